@@ -1,0 +1,59 @@
+//! What is decided about a check and about a group.
+
+use smallvec::SmallVec;
+
+use super::time::Micros;
+
+/// The binary answer about one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It fits, at once or after [`Decision::delay`].
+    UnderLimit,
+    /// It does not fit.
+    OverLimit,
+}
+
+/// Why a check got its verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// There is room.
+    Fits,
+    /// The budget is spent; it comes back.
+    Spent,
+    /// More hits than the limit can ever hold: waiting does not help.
+    TooManyHits,
+    /// The limit is zero.
+    Blocked,
+}
+
+/// What is decided about one check. Durations are rounded up, so that nobody who waits them returns too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it fits.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+    /// Hits that would still be admitted, at once or after a wait; zero when over the limit.
+    pub remaining: u64,
+    /// When this call would pass; absent when it fits and when it never can.
+    pub retry_after: Option<Micros>,
+    /// When one hit more than now would fit; absent when the budget is whole.
+    pub next_after: Option<Micros>,
+    /// When the whole budget is back.
+    pub reset_after: Micros,
+    /// How long to hold the answer; zero unless the limit delays.
+    pub delay: Micros,
+}
+
+/// What is decided about a group: one decision per check, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Decisions {
+    /// In the order of the group's checks.
+    pub checks: SmallVec<[Decision; 2]>,
+    /// Whether a binding check did not fit. What was not charged whatever the verdict was then not charged.
+    pub refused: bool,
+    /// Decided without the shared store.
+    pub degraded: bool,
+    /// How many counters held something that no version of this service writes; they were taken as empty.
+    pub unreadable: u32,
+}

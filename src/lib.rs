@@ -1,0 +1,6 @@
+//! Comporta.
+#![allow(missing_docs)]
+pub mod clock;
+pub mod domain;
+pub mod store;
+pub mod policy;

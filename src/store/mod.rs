@@ -1,0 +1,75 @@
+//! The seam between deciding what is asked and holding what was used.
+
+use std::time::{Duration, Instant};
+
+use crate::domain::check::Group;
+use crate::domain::time::Timestamp;
+use crate::domain::verdict::Decisions;
+
+/// Holds counters and decides groups of checks against them.
+///
+/// A clone shares the same counters; every core keeps its own.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// Decides one group atomically: all its checks at one moment, charged as their [`Charge`] and the group's verdict
+    /// say.
+    ///
+    /// `now` is the caller's clock; a store with a clock of its own, shared by all instances, counts by that one.
+    /// The answer is there before `deadline`, or the error is. The future may be dropped at any point: the group is
+    /// then either decided as a whole or not at all.
+    ///
+    /// [`Charge`]: crate::domain::check::Charge
+    fn decide(
+        &self,
+        group: &Group<'_>,
+        now: Timestamp,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+}
+
+/// Why a store could not decide.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No answer in time. Whether the group was charged is unknown.
+    #[error("the store did not answer within {budget:?}")]
+    Timeout {
+        /// What was left to wait.
+        budget: Duration,
+    },
+    /// No connection, so nothing was charged; or it was lost on the way, and that is unknown.
+    #[error("the store at {endpoint} cannot be reached: {reason}")]
+    Unreachable {
+        /// Where it should be, without credentials.
+        endpoint: String,
+        /// What the attempt ended with.
+        reason: String,
+    },
+    /// The store answered that it will not; nothing was charged.
+    #[error("the store refused: {reason}")]
+    Refused {
+        /// In the store's own words.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// A short, fixed word for a metric's label.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Timeout { .. } => "timeout",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Refused { .. } => "refused",
+        }
+    }
+}
+
+/// Is told what happens inside a store, so that it needs to know no metrics.
+pub trait StoreObserver: Send + Sync + 'static {
+    /// A call to the shared store ended, well or not.
+    fn asked(&self, took: Duration, outcome: Result<(), &StoreError>);
+    /// Counters held something unreadable and were taken as empty.
+    fn unreadable(&self, counters: u32);
+    /// Groups are decided without the shared store from now on, or no longer.
+    fn degraded(&self, degraded: bool, why: &str);
+    /// A full store sends new counters to their rule's overflow counter.
+    fn overflowed(&self);
+}
