@@ -1,0 +1,11 @@
+//! The one script: `lua/` put together.
+
+/// The script's source.
+pub const SOURCE: &str = concat!(
+    include_str!("../../../lua/arith.lua"),
+    include_str!("../../../lua/bucket.lua"),
+    include_str!("../../../lua/sliding_window.lua"),
+    include_str!("../../../lua/fixed_window.lua"),
+    include_str!("../../../lua/sliding_log.lua"),
+    include_str!("../../../lua/frame.lua"),
+);
