@@ -18,8 +18,7 @@ local function mul_div(a, b, c)
   -- Digit by octal digit of b, from the top: 8 * rest + 7 * part stays below 15 * c.
   local part = fmod(a, c)
   local whole = (a - part) / c
-  local digits = {}
-  local count = 0
+  local digits, count = {}, 0
   while b > 0 do
     local digit = fmod(b, 8)
     count = count + 1
@@ -33,12 +32,4 @@ local function mul_div(a, b, c)
     quotient = 8 * quotient + (step - rest) / c + whole * digits[i]
   end
   return quotient, rest
-end
-
--- The moment at which what was stored at `stored` is read by a clock that shows `now`.
-local function effective_now(stored, now)
-  if stored > now and stored - now <= OVERTAKING then
-    return stored
-  end
-  return now
 end

@@ -2,45 +2,58 @@
 --
 -- State, 17 bytes: start (7), this window's hits (5), the previous window's hits (5).
 
-local SLIDING = '>I7I5I5'
+local function sliding_window()
+  local STATE = '>I7I5I5'
 
--- What `raw` says, as of now: moment, start, current, previous.
-local function sliding_read(raw, now, period)
-  local start = now - fmod(now, period)
-  if not raw or #raw ~= 17 then
-    return now, start, 0, 0
-  end
-  local stored, current, previous = struct.unpack(SLIDING, raw)
-  if stored >= EXACT or fmod(stored, period) ~= 0 then
-    return now, start, 0, 0
-  end
-  if now < stored then
-    if stored - now > OVERTAKING then
-      return now, start, current, previous
+  local function put(key, now, start, current, previous, period)
+    if current == 0 and previous == 0 then
+      redis.call('DEL', key)
+    else
+      local edge = current > 0 and start + 2 * period or start + period
+      redis.call('SET', key, struct.pack(STATE, start, current, previous), 'PX', ttl_of(edge - now, now))
     end
-    return stored, stored, current, previous
   end
-  if start == stored then
-    return now, start, current, previous
-  elseif start - stored == period then
-    return now, start, 0, current
-  end
-  return now, start, 0, 0
-end
 
-local function sliding_fits(now, start, current, previous, asked, limit, period)
-  local weighted, rest = mul_div(previous, period - (now - start), period)
-  if rest > 0 then
-    weighted = weighted + 1
+  -- Whether `asked` hits fit, and what they are weighed against: moment, start, current, previous.
+  local function weigh(raw, now, asked, limit, _, period)
+    local start, current, previous = now - fmod(now, period), 0, 0
+    local stored, stored_current, stored_previous
+    if raw and #raw == 17 then
+      stored, stored_current, stored_previous = struct.unpack(STATE, raw)
+    end
+    if stored and stored < EXACT and fmod(stored, period) == 0 then
+      if now < stored then
+        current, previous = stored_current, stored_previous
+        if stored - now <= OVERTAKING then
+          now, start = stored, stored
+        end
+      elseif start == stored then
+        current, previous = stored_current, stored_previous
+      elseif start - stored == period then
+        previous = stored_current
+      end
+    end
+    local weighted, rest = mul_div(previous, period - (now - start), period)
+    if rest > 0 then
+      weighted = weighted + 1
+    end
+    return current + weighted + asked <= limit, now, start, current, previous
   end
-  return current + weighted + asked <= limit
-end
 
--- Microseconds until nothing of it is in sight; nil when nothing is in it.
-local function sliding_reset(now, start, current, previous, period)
-  if current > 0 then
-    return start + 2 * period - now
-  elseif previous > 0 then
-    return start + period - now
+  local function take(key, now, start, current, previous, hits, _, _, period)
+    current = current + hits
+    put(key, now, start, current > MOST and MOST or current, previous, period)
   end
+
+  local function give_back(key, now, start, current, previous, hits, _, _, period)
+    if hits > current then
+      local rest = hits - current
+      current, previous = 0, previous > rest and previous - rest or 0
+    else
+      current = current - hits
+    end
+    put(key, now, start, current, previous, period)
+  end
+
+  return weigh, take, give_back
 end

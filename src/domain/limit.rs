@@ -127,7 +127,7 @@ impl Period {
 
     /// Its length, months of 30 and years of 365 days.
     pub const fn length(self) -> Micros {
-        Micros::new(self.unit.length().get() * self.multiplier as u64)
+        Micros::new(self.unit.length().get().saturating_mul(self.multiplier as u64))
     }
 }
 

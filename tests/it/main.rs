@@ -1,2 +1,2 @@
-#[test]
-fn t() {}
+mod harness;
+mod twin;

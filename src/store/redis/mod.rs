@@ -8,8 +8,7 @@ mod url;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::aio::ConnectionLike;
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use self::codec::Reply;
 use self::link::Link;
@@ -62,17 +61,19 @@ impl Redis {
 
     async fn ask(&self, group: &Group<'_>, now: Timestamp) -> Result<Reply, StoreError> {
         let (mut connection, number) = self.link.connection()?;
-        let mut command = self.command("EVALSHA", &self.hash, group, now);
-        let mut answer = connection.req_packed_command(&command).await;
+        let command = self.command("EVALSHA", &self.hash, group, now);
+        let mut answer: RedisResult<Value> = command.query_async(&mut connection).await;
         if answer
             .as_ref()
             .is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
         {
             // Nothing ran. The script goes with the call, and stays.
-            command = self.command("EVAL", script::SOURCE, group, now);
-            answer = connection.req_packed_command(&command).await;
+            answer = self
+                .command("EVAL", script::SOURCE, group, now)
+                .query_async(&mut connection)
+                .await;
         }
-        let value: Value = answer.map_err(|error| self.failed(number, &error))?;
+        let value = answer.map_err(|error| self.failed(number, &error))?;
         Reply::read(value, group.checks.len()).ok_or_else(|| StoreError::Refused {
             reason: "an answer that is none of the script's".to_owned(),
         })
