@@ -1,1 +1,9 @@
-#[test] fn t(){}
+//! The tests that start the real programs.
+
+mod cli;
+mod deploy;
+mod envoy;
+mod harness;
+mod recorded;
+mod shared_store;
+mod shutdown;
