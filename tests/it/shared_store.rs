@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
 
 use crate::harness::comporta::{Client, Comporta, admitted, request};
+use crate::harness::http;
 use crate::harness::process::poll;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
@@ -197,6 +198,65 @@ descriptors:
         client.ask("edge", &["client=ben"]);
         (!redis.keys().is_empty()).then_some(())
     });
+}
+
+#[test]
+fn a_store_that_hangs_is_an_error_and_never_an_empty_answer() {
+    // An empty message would let the request pass, even through a gateway that is told to refuse on errors.
+    let redis = Redis::start();
+    let flags = [
+        "--store",
+        &redis.url(),
+        "--store-budget",
+        "100ms",
+        "--on-store-failure",
+        "error",
+    ];
+    let comporta = Comporta::serve(repository("deploy/policy.yaml"), &flags);
+    let client = comporta.client();
+    poll("the store", || {
+        client.send(request("edge", &["client=ana,plan=free"])).ok()
+    });
+
+    redis.pause();
+    for _ in 0..10 {
+        let error = client
+            .send(request("edge", &["client=ana,plan=free"]))
+            .expect_err("no store");
+        assert_eq!(error.code(), tonic::Code::Unavailable, "{error:?}");
+    }
+    assert!(
+        comporta
+            .metrics()
+            .contains("comporta_store_errors_total{kind=\"timeout\"}"),
+        "{}",
+        comporta.metrics()
+    );
+    // It is not a reason to take the instance out: all of them would be, at once.
+    assert_eq!(http::get::<&str>(comporta.admin(), "/ready", &[]).status, 200);
+
+    redis.resume();
+    poll("the store again", || {
+        client.send(request("edge", &["client=ana,plan=free"])).ok()
+    });
+}
+
+#[test]
+fn what_was_used_outlives_the_instance_that_counted_it() {
+    let policy = "
+domain: edge
+descriptors:
+  - key: client
+    rate_limit: { rate: 20/day, burst: 20 }
+";
+    let redis = Redis::start();
+    let mut first = strict(policy, &redis);
+    assert_eq!(remaining(&first.client().ask("edge", &["client=ana"])), 19);
+    first.kill();
+    assert_eq!(
+        remaining(&strict(policy, &redis).client().ask("edge", &["client=ana"])),
+        18
+    );
 }
 
 fn remaining(answer: &RateLimitResponse) -> u32 {

@@ -40,12 +40,17 @@ pub struct Comporta {
 impl Comporta {
     /// Serves a policy, with more flags after it, on ports of its own.
     pub fn serve(policy: impl AsRef<Path>, flags: &[&str]) -> Self {
+        Self::serve_at("127.0.0.1:0", policy, flags)
+    }
+
+    /// The same where gateways look for it already.
+    pub fn serve_at(grpc: &str, policy: impl AsRef<Path>, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the ready file");
         let ready_file = folder.path().join("ready.json");
         let mut command = command(["serve"]);
         command
             .arg(policy.as_ref())
-            .args(["--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+            .args(["--grpc", grpc, "--admin", "127.0.0.1:0"]);
         command.arg("--ready-file").arg(&ready_file).args(flags);
         let mut process = Process::spawn(&mut command);
         let ready = process.poll("ready file", |_| std::fs::read_to_string(&ready_file).ok());
@@ -84,11 +89,6 @@ impl Comporta {
     /// What `/metrics` says.
     pub fn metrics(&self) -> String {
         super::http::get::<&str>(&self.admin, "/metrics", &[]).body
-    }
-
-    /// What it has printed so far.
-    pub fn printed(&self) -> String {
-        self.process.printed()
     }
 
     /// Waits until it has printed a line that contains `text`.
