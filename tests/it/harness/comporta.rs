@@ -53,7 +53,7 @@ impl Comporta {
             .args(["--grpc", grpc, "--admin", "127.0.0.1:0"]);
         command.arg("--ready-file").arg(&ready_file).args(flags);
         let mut process = Process::spawn(&mut command);
-        let ready = process.poll("ready file", |_| std::fs::read_to_string(&ready_file).ok());
+        let ready = process.poll("a ready file", |_| std::fs::read_to_string(&ready_file).ok());
         let ready: serde_json::Value = serde_json::from_str(&ready).expect("JSON in the ready file");
         let address = |name: &str| {
             ready[name]

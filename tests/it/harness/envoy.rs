@@ -45,12 +45,12 @@ impl Envoy {
                     "warn",
                 ]),
         );
-        let admin = process.poll("admin address", |_| {
+        let admin = process.poll("an admin address", |_| {
             std::fs::read_to_string(&admin_file)
                 .ok()
                 .filter(|address| !address.is_empty())
         });
-        process.poll("state LIVE", |_| {
+        process.poll("being ready", |_| {
             http::try_get::<&str>(&admin, "/ready", &[])
                 .ok()
                 .filter(|answer| answer.status == 200)
