@@ -1,33 +1,53 @@
+//! Starts the real programs: our own binary, a Redis server and an Envoy, each on ports of its own, and ends them with
+//! the test that asked for them.
+
+pub mod comporta;
+pub mod envoy;
+pub mod http;
 pub mod process;
 pub mod redis;
-pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-pub mod observer;
+pub mod store;
 
-/// Waits until the store's first connection is there.
-pub async fn connected(store: &impl comporta::store::Store) {
-    use comporta::domain::check::Group;
-    use comporta::domain::time::{Micros, Timestamp};
-    let limit = observer::any_limit();
-    let check = comporta::domain::check::Check {
-        key: b"connected",
-        limit: &limit,
-        hits: comporta::domain::quantity::Hits::Look,
-        binding: Default::default(),
-        charge: Default::default(),
-    };
-    let group = Group {
-        checks: &[check],
-        longest_wait: Micros::ZERO,
-    };
-    let deadline = std::time::Instant::now() + process::PATIENCE;
-    while let Err(error) = store.decide(&group, Timestamp::default(), deadline).await {
-        assert!(std::time::Instant::now() < deadline, "{error}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+/// A file of the repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A file of the repository, read.
+pub fn read(path: &str) -> String {
+    std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// A program that `tests/run` has installed beside the build.
+pub fn installed(program: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("target/tmp lies in target");
+    let path = target.join("venv/bin").join(program);
+    assert!(
+        path.exists(),
+        "{} is not there; `tests/run` installs it",
+        path.display()
+    );
+    path
+}
+
+/// A port that nobody listens on at this moment. Whoever takes it must be ready to find it taken after all.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its number").port()
+}
+
+/// A token that `deploy/envoy.yaml` knows how to verify, as a header: `ana-free`, see `tests/data/jwt/make`.
+pub fn bearer(name: &str) -> (&'static str, String) {
+    (
+        "authorization",
+        format!(
+            "Bearer {}",
+            read(&format!("tests/data/jwt/{name}.jwt")).trim_end()
+        ),
+    )
 }

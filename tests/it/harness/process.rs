@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up. Only a test that hangs gets this far, so it is no measure of
 /// speed.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks again and again until there is an answer.
 pub fn poll<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
@@ -70,22 +70,32 @@ impl Process {
             if let Some(answer) = answer(self) {
                 return answer;
             }
-            let running = self.is_running();
-            if !running || start.elapsed() > PATIENCE {
-                let state = if running { "runs" } else { "ended" };
+            if !self.is_running() {
+                // Its last words may hold the answer.
+                self.wait();
+                if let Some(answer) = answer(self) {
+                    return answer;
+                }
                 panic!(
-                    "{} {state}, and there is no {what}. It printed:\n{}",
+                    "{} ended without {what}. It printed:\n{}",
                     self.name,
                     self.printed()
                 );
             }
+            let waited = start.elapsed();
+            assert!(
+                waited < PATIENCE,
+                "{} runs, without {what}. It printed:\n{}",
+                self.name,
+                self.printed()
+            );
             thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// Waits until it has printed a line that contains `text`.
     pub fn wait_for_line(&mut self, text: &str) {
-        self.poll(&format!("line with `{text}`"), |process| {
+        self.poll(&format!("a line with `{text}`"), |process| {
             process.printed().contains(text).then_some(())
         });
     }

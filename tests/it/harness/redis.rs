@@ -97,7 +97,7 @@ fn start(port: u16, folder: &TempDir) -> Option<Process> {
             process.wait();
             return None;
         }
-        process.poll("sign of life", |process| {
+        process.poll("a sign of life", |process| {
             (process.printed() != printed).then_some(())
         });
     }

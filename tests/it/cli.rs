@@ -1,0 +1,150 @@
+//! The command as a person or a script uses it: what it prints where, and how it ends.
+
+use std::net::TcpListener;
+
+use crate::harness::comporta::{Comporta, command};
+use crate::harness::repository;
+
+/// How it ended and what it printed on which stream.
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(arguments: &[&str]) -> Run {
+    let output = command(arguments)
+        .current_dir(repository(""))
+        .output()
+        .expect("it starts");
+    Run {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn a_taken_port_ends_it_and_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    for (flag, other) in [("--grpc", "--admin"), ("--admin", "--grpc")] {
+        let run = run(&[
+            "serve",
+            "deploy/policy.yaml",
+            flag,
+            &address,
+            other,
+            "127.0.0.1:0",
+        ]);
+        assert_ne!(run.code, Some(0));
+        assert!(run.stderr.contains(&address), "{}", run.stderr);
+        assert_eq!(run.stdout, "");
+    }
+}
+
+#[test]
+fn serving_nothing_says_what_to_pass() {
+    let run = run(&["serve"]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("POLICY"), "{}", run.stderr);
+}
+
+#[test]
+fn serving_a_bad_policy_says_where_it_is_bad() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(
+        file.path(),
+        "domain: edge\ndescriptors:\n  - key: a\n    rate_limits: 3\n",
+    )
+    .expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    for command in ["serve", "check"] {
+        let run = run(&[command, path]);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        assert!([run.stdout, run.stderr].concat().contains(&format!("{path}:4:")));
+    }
+}
+
+#[test]
+fn check_counts_the_rules_of_a_good_policy() {
+    let run = run(&["check", "deploy/policy.yaml"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("5 rules"), "{}", run.stdout);
+}
+
+#[test]
+fn a_missing_policy_is_named() {
+    for command in ["serve", "check"] {
+        let run = run(&[command, "no/such/policy.yaml"]);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        assert!([run.stdout, run.stderr].concat().contains("no/such/policy.yaml"));
+    }
+}
+
+#[test]
+fn call_ends_with_the_verdict() {
+    let comporta = Comporta::serve(repository("deploy/policy.yaml"), &[]);
+    let call = |more: &[&str]| {
+        let mut arguments = vec![
+            "call",
+            comporta.grpc(),
+            "edge",
+            "client=ana,route_class=expensive,plan=free",
+        ];
+        arguments.extend_from_slice(more);
+        run(&arguments)
+    };
+    // One in the bucket; half a minute until the next.
+    let first = call(&[]);
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    assert_eq!(first.stdout.lines().count(), 1, "{}", first.stdout);
+    let second = call(&[]);
+    assert_eq!(second.code, Some(1), "{}", second.stderr);
+    assert!(
+        second.stdout.contains("client/route_class=expensive/plan"),
+        "{}",
+        second.stdout
+    );
+    // A look at a spent budget is a refusal, too; giving back is not.
+    assert_eq!(call(&["--hits", "0"]).code, Some(1));
+    assert_eq!(call(&["--hits", "-1"]).code, Some(0));
+    assert_eq!(call(&[]).code, Some(0));
+    assert_eq!(call(&["--times", "2"]).code, Some(1));
+}
+
+#[test]
+fn call_says_when_it_could_not_ask() {
+    let nobody = crate::harness::free_port();
+    for arguments in [
+        vec!["call", &format!("127.0.0.1:{nobody}"), "edge", "client=ana"],
+        vec!["call", "127.0.0.1:1", "edge", "no entry"],
+        vec!["call"],
+    ] {
+        let run = run(&arguments);
+        assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        assert_ne!(run.stderr, "");
+        assert_eq!(run.stdout, "");
+    }
+}
+
+#[test]
+fn the_ready_line_names_the_real_addresses() {
+    let mut comporta = Comporta::serve(repository("deploy/policy.yaml"), &[]);
+    for address in [comporta.grpc().to_owned(), comporta.admin().to_owned()] {
+        assert!(!address.ends_with(":0"));
+        comporta.wait_for_line(&address);
+    }
+}
+
+#[test]
+fn settings_can_come_from_the_environment() {
+    let mut serve = command(["serve", "deploy/policy.yaml"]);
+    serve
+        .current_dir(repository(""))
+        .env("COMPORTA_GRPC", "not an address");
+    let output = serve.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("not an address"), "{stderr}");
+}
