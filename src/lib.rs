@@ -7,3 +7,4 @@ pub mod policy;
 mod proto;
 pub mod service;
 pub mod store;
+pub mod telemetry;

@@ -10,7 +10,8 @@ use super::headers::{self, Budget, HeaderStyle, until_reset};
 use super::live::{Live, Policies};
 use super::observer::Tally;
 use super::plan::{Plan, Planned, Reached, group};
-use super::refusal::{Refusal, Spread};
+use super::random::Random;
+use super::refusal::Refusal;
 use crate::clock::Clock;
 use crate::domain::check::Binding;
 use crate::domain::descriptor::Request;
@@ -38,7 +39,7 @@ pub struct Limiter<S, C> {
     keys: Keys,
     /// Which headers answers carry.
     headers: HeaderStyle,
-    spread: Spread,
+    random: Random,
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
@@ -51,7 +52,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         keys: Keys,
         headers: HeaderStyle,
     ) -> Self {
-        let spread = Spread::new(clock.now().as_micros() ^ (core as u64).rotate_left(32));
+        let random = Random::new(clock.now().as_micros() ^ (core as u64).rotate_left(32));
         Self {
             core,
             policies,
@@ -59,7 +60,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             clock,
             keys,
             headers,
-            spread,
+            random,
         }
     }
 
@@ -156,7 +157,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             })
             .collect();
         let advice = deciding(plan, decisions).and_then(|check| check.rule.advice.as_deref());
-        let refusal = Refusal::new(&refusing, advice, &self.spread);
+        let refusal = Refusal::new(&refusing, advice, &self.random);
         if let Some(seconds) = refusal.retry_after() {
             answer.headers.push(Header {
                 name: "retry-after",

@@ -1,10 +1,9 @@
 //! What a refused caller is told: which limit, how much, and when to come back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use serde::Serialize;
 
 use super::headers::Budget;
+use super::random::Random;
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
 use crate::domain::verdict::Reason;
@@ -22,8 +21,8 @@ pub(super) struct Refusal<'a> {
 
 impl<'a> Refusal<'a> {
     /// A refusal by `refusing`, with the advice of the rule that decides.
-    pub(super) fn new(refusing: &'a [Budget<'a>], advice: Option<&'a str>, spread: &Spread) -> Self {
-        let retry_after = longest_wait(refusing).map(|wait| spread.later(wait));
+    pub(super) fn new(refusing: &'a [Budget<'a>], advice: Option<&'a str>, random: &Random) -> Self {
+        let retry_after = longest_wait(refusing).map(|wait| spread(wait, random));
         Self {
             refusing,
             advice,
@@ -113,30 +112,11 @@ fn wait_of(budget: &Budget<'_>) -> Micros {
     budget.decision.retry_after.unwrap_or(Micros::new(u64::MAX))
 }
 
-/// Spreads the moments at which refused callers come back, so that they do not come all at once. Only ever later than
-/// the moment at which they would pass.
-pub(super) struct Spread(AtomicU64);
-
-impl Spread {
-    /// Draws from the numbers that follow from `seed`.
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(seed))
-    }
-
-    /// `wait` in whole seconds, rounded up, and up to a fifth of it, but at least a second, more.
-    fn later(&self, wait: Micros) -> u64 {
-        let fifth = wait.get().div_ceil(5_000_000).max(1);
-        wait.ceil_secs() + self.draw() % (fifth + 1)
-    }
-
-    /// SplitMix64: any two threads that share it still draw different numbers.
-    fn draw(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut mixed = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+/// `wait` in whole seconds, rounded up, and up to a fifth of it, but at least a second, more: so that refused callers
+/// do not all come back at once, and none before it would pass.
+fn spread(wait: Micros, random: &Random) -> u64 {
+    let fifth = wait.get().div_ceil(5_000_000).max(1);
+    wait.ceil_secs() + random.up_to(fifth)
 }
 
 #[cfg(test)]
@@ -175,14 +155,14 @@ mod tests {
 
     #[test]
     fn comes_back_only_ever_later_and_by_at_most_a_fifth() {
-        let spread = Spread::new(7);
+        let random = Random::new(7);
         for (micros, least, most) in [
             (1, 1, 2),
             (1_000_000, 1, 2),
             (9_500_000, 10, 12),
             (60_000_000, 60, 72),
         ] {
-            let drawn: Vec<_> = (0..1000).map(|_| spread.later(Micros::new(micros))).collect();
+            let drawn: Vec<_> = (0..1000).map(|_| spread(Micros::new(micros), &random)).collect();
             assert_eq!(drawn.iter().min(), Some(&least), "{micros} µs");
             assert_eq!(drawn.iter().max(), Some(&most), "{micros} µs");
         }
@@ -228,7 +208,7 @@ mod tests {
             limit: &limit,
             decision: &decision,
         }];
-        let refusal = Refusal::new(&budgets, Some("Ask for \"more\"."), &Spread::new(1));
+        let refusal = Refusal::new(&budgets, Some("Ask for \"more\"."), &Random::new(1));
         let body: serde_json::Value = serde_json::from_str(&refusal.body().expect("a body")).expect("JSON");
         let seconds = refusal.retry_after().expect("a wait");
         assert!((10..=12).contains(&seconds));
@@ -256,7 +236,7 @@ mod tests {
             limit: &limit,
             decision: &decision,
         }];
-        let refusal = Refusal::new(&budgets, None, &Spread::new(1));
+        let refusal = Refusal::new(&budgets, None, &Random::new(1));
         assert_eq!(refusal.retry_after(), None);
         let body = refusal.body().expect("a body");
         assert!(body.contains("Waiting does not help."), "{body}");
