@@ -1,0 +1,4 @@
+//! The command: arguments in, exit code out.
+
+pub mod check;
+pub mod sources;
