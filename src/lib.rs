@@ -1,10 +1,11 @@
 //! Comporta.
 #![allow(missing_docs)]
+pub mod cli;
 pub mod clock;
 pub mod decide;
 pub mod domain;
 pub mod policy;
-mod proto;
+pub mod proto;
 pub mod service;
 pub mod store;
 pub mod telemetry;

@@ -1,6 +1,28 @@
 //! What a policy says, compiled: immutable, swapped whole.
+//!
+//! A set is read in three steps, each of which goes on behind a mistake, so that all are reported at once:
+//! text → [`tree`] (everything with its place) → [`forms`] (everything typed) → [`PolicySet`] (everything sound).
+
+mod budget;
+mod compile;
+mod file;
+mod forms;
+mod keys;
+mod matcher;
+mod normalize;
+mod number;
+mod path;
+mod pattern;
+pub mod problem;
+mod rate;
+mod section;
+mod spelling;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 use std::borrow::Cow;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,10 +32,98 @@ use crate::domain::check::{Binding, Charge};
 use crate::domain::descriptor::Entry;
 use crate::domain::limit::Limit;
 
+use budget::Budget;
+use matcher::Tree;
+use problem::{Problem, Problems, Report};
+
 /// All domains of one load. Immutable; a reload makes another one.
 #[derive(Debug, Default)]
 pub struct PolicySet {
-    policies: hashbrown::HashMap<Bytes, Policy>,
+    policies: Vec<Policy>,
+    by_domain: hashbrown::HashMap<Bytes, usize>,
+    warnings: Problems,
+    hash: u64,
+}
+
+impl PolicySet {
+    /// The set that `sources` are: of each file its name, for messages, and its bytes.
+    ///
+    /// Documents of one domain are merged in the order given; that order also decides between patterns.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the set, where anything is. A set is accepted whole or not at all.
+    pub fn parse<N: AsRef<str>, B: AsRef<[u8]>>(sources: &[(N, B)]) -> Result<Self, Problems> {
+        if sources.is_empty() {
+            return Err(Problems::from(vec![Problem::about_file(
+                "policy",
+                "there is no policy file at all",
+            )]));
+        }
+        let mut report = Report::new(sources.iter().map(|(name, _)| name.as_ref().into()).collect());
+        let mut documents = Vec::new();
+        for (source, (_, bytes)) in (0..).zip(sources) {
+            for root in tree::read(source, bytes.as_ref(), &mut report) {
+                documents.extend(file::document(&root, &mut report));
+            }
+        }
+        let policies = compile::policies(&documents, &mut report);
+        let errors = report.errors();
+        let problems = report.finish();
+        if errors > 0 {
+            return Err(problems);
+        }
+        let by_domain = policies
+            .iter()
+            .enumerate()
+            .map(|(index, policy)| (policy.domain.clone(), index))
+            .collect();
+        Ok(Self {
+            policies,
+            by_domain,
+            warnings: problems,
+            hash: hash(sources),
+        })
+    }
+
+    /// The policy of `domain`.
+    pub fn policy(&self, domain: &[u8]) -> Option<&Policy> {
+        self.by_domain.get(domain).map(|index| &self.policies[*index])
+    }
+
+    /// All policies, in the order of their domains.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// The domains, in order.
+    pub fn domains(&self) -> impl Iterator<Item = &Bytes> {
+        self.policies.iter().map(Policy::domain)
+    }
+
+    /// How many rules there are: nodes with a limit, unlimited ones included.
+    pub fn limit_count(&self) -> usize {
+        self.policies.iter().map(|policy| policy.rules.len()).sum()
+    }
+
+    /// Stands for the bytes of the sources, in their order: the same on every instance that loaded the same.
+    pub const fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// What is probably not what was meant.
+    pub const fn warnings(&self) -> &Problems {
+        &self.warnings
+    }
+}
+
+fn hash<N, B: AsRef<[u8]>>(sources: &[(N, B)]) -> u64 {
+    let mut hasher = siphasher::sip::SipHasher13::new();
+    for (_, bytes) in sources {
+        let bytes = bytes.as_ref();
+        hasher.write_u64(bytes.len() as u64);
+        hasher.write(bytes);
+    }
+    hasher.finish()
 }
 
 /// The tree of rules of one domain.
@@ -21,6 +131,46 @@ pub struct PolicySet {
 pub struct Policy {
     domain: Bytes,
     rules: Vec<Rule>,
+    tree: Tree,
+}
+
+impl Policy {
+    /// The domain, as the gateway sends it.
+    pub const fn domain(&self) -> &Bytes {
+        &self.domain
+    }
+
+    /// The rules, in the order of the files.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Where a descriptor arrives: at the rule that its entries lead to, one level each, down to the last.
+    ///
+    /// On a level an exact value goes first, then the first pattern in the order of the files, then the node without a
+    /// value. There is no way back up, and a node without a limit is no rule.
+    pub fn find<'d>(&self, entries: &'d [Entry]) -> Option<Found<'_, 'd>> {
+        let mut at = Tree::ROOT;
+        let mut counted = SmallVec::new();
+        for entry in entries {
+            let (node, value) = self.tree.step(at, entry)?;
+            counted.push(Counted {
+                key: &entry.key,
+                value,
+            });
+            at = node;
+        }
+        let rule = &self.rules[self.tree.rule(at)?];
+        let plan = rule.budget.plan_entry().map(|entry| counted.remove(entry));
+        let limits = rule
+            .budget
+            .of(plan.as_ref().map(|plan: &Counted<'_>| &*plan.value));
+        Some(Found {
+            rule,
+            limits,
+            counted,
+        })
+    }
 }
 
 /// A node that carries limits, or says that there are none.
@@ -28,7 +178,8 @@ pub struct Policy {
 pub struct Rule {
     /// Its place in [`Policy::rules`]: what metrics are indexed by.
     pub index: usize,
-    /// Keys joined by `/`, with `=value` where the rule has one: `client/route_class=expensive/plan`.
+    /// Keys joined by `/`, with `=value` where the rule has one: `client/route_class=expensive/plan`. Printable ASCII
+    /// without quotes and backslashes, other bytes as `%XX`; no two rules of a domain share one.
     pub path: Arc<str>,
     /// Whether it is only watched.
     pub shadow_mode: bool,
@@ -40,6 +191,7 @@ pub struct Rule {
     pub cost: u32,
     /// A sentence for the refused caller.
     pub advice: Option<Arc<str>>,
+    budget: Budget,
 }
 
 /// What a rule holds its callers to.
@@ -69,33 +221,4 @@ pub struct Counted<'d> {
     pub key: &'d [u8],
     /// Its value, normalised.
     pub value: Cow<'d, [u8]>,
-}
-
-impl PolicySet {
-    /// The policy about `domain`.
-    pub fn policy(&self, domain: &[u8]) -> Option<&Policy> {
-        self.policies.get(domain)
-    }
-
-    /// Every policy.
-    pub fn domains(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.values()
-    }
-}
-
-impl Policy {
-    /// The domain it is about.
-    pub fn domain(&self) -> &Bytes {
-        &self.domain
-    }
-
-    /// Every rule, in the order of their indices.
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    /// Where a descriptor arrives.
-    pub fn find<'p, 'd>(&'p self, _entries: &'d [Entry]) -> Option<Found<'p, 'd>> {
-        None
-    }
 }

@@ -66,7 +66,7 @@ pub(super) struct Live {
 impl Live {
     fn new(generation: u64, policies: PolicySet, observer: &dyn Observer) -> Self {
         let (tallies, places) = {
-            let in_order: Vec<&Policy> = policies.domains().collect();
+            let in_order: Vec<&Policy> = policies.policies().iter().collect();
             let places = in_order
                 .iter()
                 .enumerate()
@@ -91,7 +91,7 @@ impl Live {
         let mut names: Vec<_> = self
             .policies
             .domains()
-            .map(|policy| policy.domain().escape_ascii().to_string())
+            .map(|domain| domain.escape_ascii().to_string())
             .collect();
         names.sort_unstable();
         names.join(", ")

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod answer;
+pub mod client;
 mod connection;
 pub mod convert;
 pub mod headers;
@@ -15,5 +16,5 @@ mod refusal;
 mod rls;
 pub mod server;
 mod threads;
-mod throttle;
+pub(crate) mod throttle;
 mod worker;

@@ -6,7 +6,7 @@ use crate::domain::time::{Micros, Timestamp};
 
 /// Lets one of all who ask within a span say something.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     span: Micros,
     /// Microseconds; zero is never.
     last: AtomicU64,
@@ -14,15 +14,20 @@ pub(super) struct Throttle {
 
 impl Throttle {
     /// One in every `span`.
-    pub(super) const fn every(span: Micros) -> Self {
+    pub(crate) const fn every(span: Micros) -> Self {
         Self {
             span,
             last: AtomicU64::new(0),
         }
     }
 
+    /// Lets the next caller speak, whenever it comes.
+    pub(crate) fn reset(&self) {
+        self.last.store(0, Ordering::Relaxed);
+    }
+
     /// Whether it is this caller's turn. A clock that was set back does not silence it.
-    pub(super) fn permits(&self, now: Timestamp) -> bool {
+    pub(crate) fn permits(&self, now: Timestamp) -> bool {
         let last = self.last.load(Ordering::Relaxed);
         let said = Timestamp::from_micros(last);
         let quiet = last != 0 && now >= said && now.since(said) < self.span;

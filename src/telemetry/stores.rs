@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::cells::Cells;
+use crate::clock::{Clock, SystemClock};
+use crate::domain::time::Micros;
+use crate::service::throttle::Throttle;
 use crate::store::{StoreError, StoreObserver};
 
 /// Upper bounds of the histogram, in microseconds: from a store on this machine to one that is as good as gone.
@@ -26,21 +29,29 @@ const CELLS: usize = OVERFLOWED + 1;
 #[derive(Debug)]
 pub(super) struct Stores {
     cores: Vec<Arc<CoreStore>>,
+    shared: Arc<Shared>,
+}
+
+/// What the cores have in common: what happens to all of them at once is said once.
+#[derive(Debug)]
+struct Shared {
+    /// The first to become degraded and the last to recover are news, the others are not.
+    degraded_cores: AtomicUsize,
+    connections: Throttle,
+    failed_connections: Throttle,
 }
 
 impl Stores {
     pub(super) fn new(cores: usize) -> Self {
-        let degraded = Arc::new(AtomicUsize::new(0));
-        let core = |_| {
-            let degraded_cores = Arc::clone(&degraded);
-            Arc::new(CoreStore {
-                cells: Cells::new(CELLS),
-                degraded: AtomicBool::new(false),
-                degraded_cores,
-            })
-        };
+        let shared = Arc::new(Shared {
+            degraded_cores: AtomicUsize::new(0),
+            connections: Throttle::every(Micros::SECOND),
+            failed_connections: Throttle::every(Micros::MINUTE),
+        });
+        let core = |_| Arc::new(CoreStore::new(Arc::clone(&shared)));
         Self {
             cores: (0..cores.max(1)).map(core).collect(),
+            shared,
         }
     }
 
@@ -51,7 +62,7 @@ impl Stores {
 
     /// Whether any core decides without the shared store.
     pub(super) fn degraded(&self) -> bool {
-        self.cores[0].degraded_cores.load(Ordering::Relaxed) > 0
+        self.shared.degraded_cores.load(Ordering::Relaxed) > 0
     }
 
     /// Upper bounds in seconds and how many calls each bucket holds.
@@ -99,8 +110,17 @@ impl Stores {
 struct CoreStore {
     cells: Cells,
     degraded: AtomicBool,
-    /// How many cores are degraded: the first to become so and the last to recover are news, the others are not.
-    degraded_cores: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+impl CoreStore {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            cells: Cells::new(CELLS),
+            degraded: AtomicBool::new(false),
+            shared,
+        }
+    }
 }
 
 impl StoreObserver for CoreStore {
@@ -115,6 +135,24 @@ impl StoreObserver for CoreStore {
         }
     }
 
+    fn connected(&self, endpoint: &str) {
+        self.shared.failed_connections.reset();
+        if self.shared.connections.permits(SystemClock.now()) {
+            tracing::info!(store = endpoint, "connected to the shared store");
+        }
+    }
+
+    fn connection_failed(&self, endpoint: &str, reason: &str, pause: Duration) {
+        if self.shared.failed_connections.permits(SystemClock.now()) {
+            tracing::warn!(
+                store = endpoint,
+                reason,
+                next_attempt = ?pause,
+                "cannot connect to the shared store; said at most once a minute until it is there"
+            );
+        }
+    }
+
     fn unreadable(&self, counters: u32) {
         self.cells.add(UNREADABLE, u64::from(counters));
     }
@@ -124,10 +162,10 @@ impl StoreObserver for CoreStore {
             return;
         }
         if degraded {
-            if self.degraded_cores.fetch_add(1, Ordering::SeqCst) == 0 {
+            if self.shared.degraded_cores.fetch_add(1, Ordering::SeqCst) == 0 {
                 tracing::warn!(why, "deciding without the shared store");
             }
-        } else if self.degraded_cores.fetch_sub(1, Ordering::SeqCst) == 1 {
+        } else if self.shared.degraded_cores.fetch_sub(1, Ordering::SeqCst) == 1 {
             tracing::info!(why, "deciding with the shared store again");
         }
     }

@@ -4,6 +4,7 @@ mod cli;
 mod deploy;
 mod envoy;
 mod harness;
+mod policies;
 mod readme;
 mod recorded;
 mod shared_store;

@@ -1,0 +1,229 @@
+//! Puts the program together: the only file that names concrete stores.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::settings::{OnStoreFailure, Settings, StoreSettings};
+use super::sources;
+use crate::clock::{Clock, SystemClock};
+use crate::domain::check::Group;
+use crate::domain::time::Timestamp;
+use crate::domain::verdict::Decisions;
+use crate::policy::PolicySet;
+use crate::policy::problem::Problems;
+use crate::service::admin::MetricsPage;
+use crate::service::limiter::Limiter;
+use crate::service::live::Policies;
+use crate::service::server::{Bound, ServerError};
+use crate::store::fallback::Fallback;
+use crate::store::key::Keys;
+use crate::store::memory::Memory;
+use crate::store::redis::{Redis, TimeSource};
+use crate::store::{Store, StoreError, StoreObserver};
+use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
+
+/// A server that is bound and knows its policy, but answers nothing yet.
+pub struct App {
+    settings: Settings,
+    policies: PolicySet,
+    bound: Bound,
+}
+
+/// Why the program could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The policy cannot be used.
+    #[error("{0}")]
+    Policy(Problems),
+    /// The server could not start, or a part of it ended.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The real addresses could not be written where they were asked for.
+    #[error("cannot write {}: {source}", path.display())]
+    ReadyFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl App {
+    /// Reads the policy and binds every port.
+    ///
+    /// # Errors
+    /// When the policy cannot be used or a port is not to be had.
+    pub async fn build(settings: Settings) -> Result<Self, AppError> {
+        let policies = sources::load(&settings.policies).map_err(AppError::Policy)?;
+        for warning in policies.warnings().iter() {
+            tracing::warn!("{warning}");
+        }
+        let bound = Bound::new(settings.grpc, settings.admin).await?;
+        Ok(Self {
+            settings,
+            policies,
+            bound,
+        })
+    }
+
+    /// Where gateways ask; the real port, also when 0 was asked for.
+    pub const fn grpc_addr(&self) -> SocketAddr {
+        self.bound.grpc_addr()
+    }
+
+    /// Where operators look.
+    pub const fn admin_addr(&self) -> SocketAddr {
+        self.bound.admin_addr()
+    }
+
+    /// Serves until `shutdown`, then drains.
+    ///
+    /// # Errors
+    /// When the server cannot start, or a part of it ends by itself.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), AppError> {
+        let Self {
+            settings,
+            policies,
+            bound,
+        } = self;
+        let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
+        let workers = settings.server.workers;
+        let (rules, domains) = (policies.limit_count(), policies.policies().len());
+        let metrics = Arc::new(Metrics::new(workers));
+        let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
+        let stores = Stores::new(&settings, Arc::clone(&metrics));
+        let keys = Keys::new(&settings.key_prefix);
+        let headers = settings.headers;
+        let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
+        let limiter = move |core| {
+            let (policies, keys) = (Arc::clone(&policies), keys.clone());
+            Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, headers)
+        };
+        let running = bound.start(&settings.server, metrics_page(metrics), seed, limiter)?;
+        running.open().await;
+        if let Some(path) = &settings.ready_file {
+            write_ready_file(path, grpc, admin).map_err(|source| AppError::ReadyFile {
+                path: path.clone(),
+                source,
+            })?;
+        }
+        tracing::info!(%grpc, %admin, workers, rules, domains, "ready");
+        Ok(running.run(shutdown).await?)
+    }
+}
+
+fn metrics_page(metrics: Arc<Metrics>) -> MetricsPage {
+    MetricsPage {
+        media_type: MEDIA_TYPE,
+        render: Arc::new(move || metrics.render().ok()),
+    }
+}
+
+/// The whole file or none: whoever waits for it must not read half of it.
+fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Result<()> {
+    let text = serde_json::json!({ "grpc": grpc.to_string(), "admin": admin.to_string() }).to_string();
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let unfinished = path.with_file_name(name);
+    fs::write(&unfinished, text + "\n")?;
+    fs::rename(&unfinished, path)
+}
+
+/// Makes the store of each core.
+struct Stores {
+    settings: StoreSettings,
+    /// Shared by all cores: the store itself, or what stands in for it.
+    local: Memory,
+    metrics: Arc<Metrics>,
+}
+
+impl Stores {
+    fn new(settings: &Settings, metrics: Arc<Metrics>) -> Self {
+        let local = Memory::new(settings.max_counters, metrics.store_observer(0));
+        let store = settings.store.clone();
+        match &store {
+            StoreSettings::Memory => tracing::info!("counters live in this process"),
+            StoreSettings::Redis { url, on_failure, .. } => {
+                tracing::info!(store = %url, "counters live in Redis");
+                if matches!(on_failure, OnStoreFailure::Local { instances: None }) {
+                    tracing::warn!(
+                        "while Redis cannot decide, this instance grants the whole of every budget by itself: say how \
+                         many instances share it with --instances"
+                    );
+                }
+            }
+        }
+        Self {
+            settings: store,
+            local,
+            metrics,
+        }
+    }
+
+    /// The store of `core`. Must be called inside its runtime: its connection lives there.
+    fn for_core(&self, core: usize) -> Stack {
+        let StoreSettings::Redis {
+            url,
+            budget,
+            on_failure,
+        } = &self.settings
+        else {
+            return Stack::Memory(self.local.clone());
+        };
+        let observer: Arc<dyn StoreObserver> = self.metrics.store_observer(core);
+        let redis = Redis::connect(url, *budget, TimeSource::Store, Arc::clone(&observer));
+        match on_failure {
+            OnStoreFailure::Error => Stack::Redis(redis),
+            OnStoreFailure::Local { instances } => {
+                let instances = instances.map_or(1, std::num::NonZeroU32::get);
+                Stack::Fallback(Fallback::new(redis, self.local.clone(), instances, observer))
+            }
+        }
+    }
+}
+
+/// Which stores decide.
+#[derive(Clone)]
+enum Stack {
+    Memory(Memory),
+    Redis(Redis),
+    Fallback(Fallback<Redis>),
+}
+
+impl Store for Stack {
+    async fn decide(
+        &self,
+        group: &Group<'_>,
+        now: Timestamp,
+        deadline: Instant,
+    ) -> Result<Decisions, StoreError> {
+        match self {
+            Self::Memory(store) => store.decide(group, now, deadline).await,
+            Self::Redis(store) => store.decide(group, now, deadline).await,
+            Self::Fallback(store) => store.decide(group, now, deadline).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_file_is_written_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ready.json");
+        let (grpc, admin) = (
+            SocketAddr::from(([127, 0, 0, 1], 1)),
+            SocketAddr::from(([127, 0, 0, 1], 2)),
+        );
+        write_ready_file(&path, grpc, admin).expect("written");
+        let text = fs::read_to_string(&path).expect("readable");
+        assert_eq!(text, "{\"admin\":\"127.0.0.1:2\",\"grpc\":\"127.0.0.1:1\"}\n");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! What is typed: strings and paths. What they mean is for `settings` to say.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "comporta", version, about, max_term_width = 110)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer gateways by a policy
+    Serve(Box<ServeArgs>),
+    /// Tell what is wrong with a policy
+    Check(CheckArgs),
+    /// Ask a running server
+    #[command(after_help = "Exit codes: 0 admitted, 1 refused at least once, 2 could not ask.")]
+    Call(CallArgs),
+}
+
+/// What `serve` is told. Every flag can also be given in the environment.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArgs {
+    /// Policy files, or folders of them
+    #[arg(value_name = "POLICY", env = "COMPORTA_POLICY")]
+    pub policies: Vec<PathBuf>,
+
+    /// Where gateways ask; port 0 takes a free one
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "COMPORTA_GRPC",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub grpc: String,
+
+    /// Where operators look: /live, /ready, /metrics
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "COMPORTA_ADMIN",
+        default_value = "127.0.0.1:8080"
+    )]
+    pub admin: String,
+
+    /// Where counters live: in this process, or in a Redis that all instances share
+    #[arg(
+        long,
+        value_name = "memory|redis://[USER:PASSWORD@]HOST[:PORT][/DB]",
+        env = "COMPORTA_STORE",
+        hide_env_values = true,
+        default_value = "memory"
+    )]
+    pub store: String,
+
+    /// The longest one decision may take in Redis
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "COMPORTA_STORE_BUDGET",
+        default_value = "10ms"
+    )]
+    pub store_budget: String,
+
+    /// While Redis cannot decide: decide in this process by its share of each budget, or answer with an error
+    #[arg(
+        long,
+        value_name = "local|error",
+        env = "COMPORTA_ON_STORE_FAILURE",
+        default_value = "local"
+    )]
+    pub on_store_failure: String,
+
+    /// How many instances share the Redis; each takes that part of a budget when it decides by itself
+    #[arg(long, value_name = "N", env = "COMPORTA_INSTANCES")]
+    pub instances: Option<String>,
+
+    /// In front of every key in Redis
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "COMPORTA_KEY_PREFIX",
+        default_value = "comporta"
+    )]
+    pub key_prefix: String,
+
+    /// The most counters kept in this process; beyond that, new ones of a rule share one
+    #[arg(
+        long,
+        value_name = "N",
+        env = "COMPORTA_MAX_COUNTERS",
+        default_value = "1000000"
+    )]
+    pub max_counters: String,
+
+    /// Headers about the budget on every answer: RateLimit and RateLimit-Policy, the three of the older draft, both, or
+    /// none. A refusal says Retry-After in any case
+    #[arg(
+        long,
+        value_name = "ietf|draft03|both|off",
+        env = "COMPORTA_HEADERS",
+        default_value = "ietf"
+    )]
+    pub headers: String,
+
+    /// Threads that answer; one per processor when not given
+    #[arg(long, value_name = "N", env = "COMPORTA_WORKERS")]
+    pub workers: Option<String>,
+
+    /// How long to go on serving after SIGTERM, while gateways look elsewhere
+    #[arg(long, value_name = "TIME", env = "COMPORTA_DRAIN", default_value = "5s")]
+    pub drain: String,
+
+    /// About how long a gateway's connection is kept before it is asked to make a new one, so that new instances get
+    /// their share
+    #[arg(
+        long,
+        value_name = "TIME|off",
+        env = "COMPORTA_CONNECTION_AGE",
+        default_value = "1h"
+    )]
+    pub connection_age: String,
+
+    /// Write the real addresses here, as JSON, once the server answers
+    #[arg(long, value_name = "PATH", env = "COMPORTA_READY_FILE")]
+    pub ready_file: Option<PathBuf>,
+
+    /// How log lines look
+    #[arg(long, value_name = "text|json", env = "COMPORTA_LOG", default_value = "text")]
+    pub log: String,
+
+    /// The least that is logged: error, warn, info, debug, trace
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "COMPORTA_LOG_LEVEL",
+        default_value = "info"
+    )]
+    pub log_level: String,
+}
+
+/// What `check` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Policy files, or folders of them
+    #[arg(value_name = "POLICY", required = true)]
+    pub policies: Vec<PathBuf>,
+}
+
+/// What `call` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CallArgs {
+    /// Where the server is: 127.0.0.1:8081
+    #[arg(value_name = "ADDRESS:PORT")]
+    pub address: String,
+
+    /// The domain to ask about
+    pub domain: String,
+
+    /// Descriptors, each as 'client=acme,plan=pro'; a comma in a value is written \,
+    #[arg(value_name = "DESCRIPTOR", required = true)]
+    pub descriptors: Vec<String>,
+
+    /// How many hits each descriptor takes; 0 only looks, a negative number gives back
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub hits: Option<i64>,
+
+    /// Ask so many times, one after another
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub times: u32,
+
+    /// One JSON object per call
+    #[arg(long)]
+    pub json: bool,
+}

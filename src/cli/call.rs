@@ -1,0 +1,198 @@
+//! `comporta call`: asks a running server.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::args::CallArgs;
+use super::descriptor;
+use super::exit::Exit;
+use crate::domain::descriptor::{Descriptor, Entry};
+use crate::domain::quantity::Hits;
+use crate::domain::verdict::Verdict;
+use crate::service::client::{Client, Reply, ReplyLimit, ReplyStatus};
+
+/// Asks as `args` say, a line per descriptor and call to `out`. Refused is [`Exit::No`], also when only once of many.
+///
+/// # Errors
+/// When `out` or `err` cannot be written to.
+pub fn call(args: &CallArgs, out: &mut impl Write, err: &mut impl Write) -> io::Result<Exit> {
+    let descriptors = match read_descriptors(args) {
+        Ok(descriptors) => descriptors,
+        Err(mistake) => {
+            writeln!(err, "{mistake}")?;
+            return Ok(Exit::Usage);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut client = match runtime.block_on(Client::connect(&args.address)) {
+        Ok(client) => client,
+        Err(error) => return could_not_ask(&error, err),
+    };
+    let mut exit = Exit::Fine;
+    for _ in 0..args.times {
+        match runtime.block_on(client.ask(&args.domain, &descriptors)) {
+            Ok(reply) => {
+                show(args, &reply, out)?;
+                if reply.verdict == Verdict::OverLimit {
+                    exit = Exit::No;
+                }
+            }
+            Err(error) => return could_not_ask(&error, err),
+        }
+    }
+    Ok(exit)
+}
+
+fn could_not_ask(error: &impl std::error::Error, err: &mut impl Write) -> io::Result<Exit> {
+    writeln!(err, "{error}")?;
+    Ok(Exit::Usage)
+}
+
+fn read_descriptors(args: &CallArgs) -> Result<Vec<Descriptor>, String> {
+    let hits = match args.hits {
+        None => Hits::Take(1),
+        Some(hits) if hits < 0 => Hits::give_back(hits.unsigned_abs()),
+        Some(hits) => Hits::take(hits.unsigned_abs()),
+    };
+    let read = |text: &String| {
+        let entries = descriptor::parse(text)?;
+        let entries = entries.into_iter().map(|(key, value)| Entry {
+            key: Bytes::from(key),
+            value: Bytes::from(value),
+        });
+        Ok(Descriptor {
+            entries: entries.collect(),
+            hits,
+        })
+    };
+    args.descriptors.iter().map(read).collect()
+}
+
+fn show(args: &CallArgs, reply: &Reply, out: &mut impl Write) -> io::Result<()> {
+    if args.json {
+        return writeln!(out, "{}", as_json(&args.descriptors, reply));
+    }
+    for (descriptor, status) in args.descriptors.iter().zip(&reply.statuses) {
+        writeln!(out, "{}", as_line(descriptor, status))?;
+    }
+    out.flush()
+}
+
+/// `ok    client=acme,plan=pro  599 of 600 per minute left (client/plan), whole again in 1 s`
+fn as_line(descriptor: &str, status: &ReplyStatus) -> String {
+    let verdict = word(status.verdict);
+    let Some(limit) = &status.limit else {
+        return format!("{verdict:<4}  {descriptor}  no limit");
+    };
+    let seconds = status.reset_secs.unwrap_or_default();
+    let when = match status.verdict {
+        Verdict::UnderLimit => format!("whole again in {seconds} s"),
+        Verdict::OverLimit => format!("try again in {seconds} s"),
+    };
+    let (remaining, count, period, name) = (status.remaining, limit.count, period(limit), &limit.name);
+    format!("{verdict:<4}  {descriptor}  {remaining} left of {count} per {period} ({name}), {when}")
+}
+
+fn period(limit: &ReplyLimit) -> String {
+    match limit.multiplier {
+        1 => limit.unit.clone(),
+        many => format!("{many} {}s", limit.unit),
+    }
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::UnderLimit => "ok",
+        Verdict::OverLimit => "over",
+    }
+}
+
+fn as_json(descriptors: &[String], reply: &Reply) -> Value {
+    let statuses = descriptors
+        .iter()
+        .zip(&reply.statuses)
+        .map(|(descriptor, status)| {
+            json!({
+                "descriptor": descriptor,
+                "verdict": word(status.verdict),
+                "limit": status.limit.as_ref().map(|limit| json!({
+                    "name": limit.name,
+                    "requests_per_unit": limit.count,
+                    "unit": limit.unit,
+                    "unit_multiplier": limit.multiplier,
+                })),
+                "remaining": status.remaining,
+                "reset": status.reset_secs,
+            })
+        });
+    let headers: Map<_, _> = reply
+        .headers
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect();
+    json!({
+        "verdict": word(reply.verdict),
+        "statuses": statuses.collect::<Vec<_>>(),
+        "headers": headers,
+        // What is no JSON is shown as text.
+        "body": serde_json::from_str(&reply.body).unwrap_or_else(|_| json!(reply.body)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(verdict: Verdict, multiplier: u32) -> ReplyStatus {
+        ReplyStatus {
+            verdict,
+            limit: Some(ReplyLimit {
+                name: "client/plan".into(),
+                count: 60,
+                unit: "minute".into(),
+                multiplier,
+            }),
+            remaining: 0,
+            reset_secs: Some(12),
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_is_left_and_when_there_is_more() {
+        let check = |status: &ReplyStatus, expected: &str| assert_eq!(as_line("client=a", status), expected);
+        check(
+            &status(Verdict::OverLimit, 1),
+            "over  client=a  0 left of 60 per minute (client/plan), try again in 12 s",
+        );
+        check(
+            &status(Verdict::UnderLimit, 15),
+            "ok    client=a  0 left of 60 per 15 minutes (client/plan), whole again in 12 s",
+        );
+        check(
+            &ReplyStatus {
+                limit: None,
+                ..status(Verdict::UnderLimit, 1)
+            },
+            "ok    client=a  no limit",
+        );
+    }
+
+    #[test]
+    fn json_holds_all_that_was_answered() {
+        let reply = Reply {
+            verdict: Verdict::OverLimit,
+            statuses: vec![status(Verdict::OverLimit, 1)],
+            headers: vec![("retry-after".into(), "12".into())],
+            body: r#"{"title":"Quota exceeded"}"#.into(),
+        };
+        let shown = as_json(&["client=a".into()], &reply);
+        assert_eq!(shown["verdict"], "over");
+        assert_eq!(shown["statuses"][0]["limit"]["name"], "client/plan");
+        assert_eq!(shown["headers"]["retry-after"], "12");
+        assert_eq!(shown["body"]["title"], "Quota exceeded");
+    }
+}

@@ -1,0 +1,56 @@
+//! The command: arguments in, exit code out.
+
+pub mod app;
+pub mod args;
+mod call;
+pub mod check;
+mod descriptor;
+pub mod exit;
+mod serve;
+pub mod settings;
+pub mod sources;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use exit::Exit;
+
+/// Runs the command that `args` name, the program's own name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(said) => {
+            // Help goes to standard output, a mistake to standard error. Nobody may be reading either.
+            let _ = said.print();
+            return if said.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Fine.into()
+            };
+        }
+    };
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let ended = match args.command {
+        Command::Serve(args) => serve::serve(*args, &mut err),
+        Command::Check(args) => check(&args.policies, &mut out),
+        Command::Call(args) => call::call(&args, &mut out, &mut err),
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        // Whoever read our output has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Fine.into(),
+        Err(error) => {
+            let _ = writeln!(err, "{error}");
+            Exit::No.into()
+        }
+    }
+}
+
+fn check(policies: &[std::path::PathBuf], out: &mut impl Write) -> io::Result<Exit> {
+    let fine = check::check(policies, out)?;
+    Ok(if fine { Exit::Fine } else { Exit::No })
+}

@@ -1,0 +1,226 @@
+//! The tree of rules as it is walked for every descriptor: a hash probe per entry, however many rules there are.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use bytes::Bytes;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+
+use crate::domain::descriptor::Entry;
+
+use super::normalize::Normalizer;
+use super::pattern::Pattern;
+
+/// A node of a tree, by its place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NodeId(u32);
+
+/// Which values of its key lead to a node.
+pub(super) enum Match {
+    /// This one; normalised, where the key's values are.
+    Exact(Bytes),
+    /// Those of this form.
+    Pattern(Pattern),
+    /// Those that lead nowhere else.
+    Any,
+}
+
+/// All nodes of one domain.
+///
+/// Exact values and branches are found through a table each for the whole tree, keyed by the parent node as well, so
+/// that an entry costs the same at any size. Callers choose the values and must not be able to choose collisions, so
+/// the hash is keyed at random.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    exact: HashTable<NodeId>,
+    branches: HashTable<Branch>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: NodeId,
+    key: Bytes,
+    /// Where it is an exact one that leads here.
+    value: Option<Bytes>,
+    rule: Option<usize>,
+    /// Some child is led to by an exact value.
+    leads_by_value: bool,
+    /// Some key of the children has its values normalised first.
+    normalizes: bool,
+}
+
+/// What the children of one key on one level have in common.
+#[derive(Debug)]
+struct Branch {
+    parent: NodeId,
+    key: Bytes,
+    normalizer: Option<Normalizer>,
+    patterns: Vec<(Pattern, NodeId)>,
+    any: Option<NodeId>,
+}
+
+impl Tree {
+    /// Above the first level.
+    pub(super) const ROOT: NodeId = NodeId(0);
+
+    /// A tree without rules.
+    pub(super) fn new() -> Self {
+        let root = Node {
+            parent: Self::ROOT,
+            key: Bytes::new(),
+            value: None,
+            rule: None,
+            leads_by_value: false,
+            normalizes: false,
+        };
+        Self {
+            nodes: vec![root],
+            exact: HashTable::new(),
+            branches: HashTable::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Has the values of `key` below `parent` read by `normalizer`.
+    pub(super) fn normalize(&mut self, parent: NodeId, key: &Bytes, normalizer: Normalizer) {
+        self.branch(parent, key).normalizer = Some(normalizer);
+        self.node_mut(parent).normalizes = true;
+    }
+
+    /// Adds a node. No other below `parent` has the same key and leads there in the same way.
+    pub(super) fn add(&mut self, parent: NodeId, key: &Bytes, leads: Match, rule: Option<usize>) -> NodeId {
+        let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        let value = match leads {
+            Match::Exact(value) => Some(value),
+            Match::Pattern(pattern) => {
+                self.branch(parent, key).patterns.push((pattern, id));
+                None
+            }
+            Match::Any => {
+                self.branch(parent, key).any = Some(id);
+                None
+            }
+        };
+        let leads_by_value = value.is_some();
+        self.nodes.push(Node {
+            parent,
+            key: key.clone(),
+            value,
+            rule,
+            leads_by_value: false,
+            normalizes: false,
+        });
+        if leads_by_value {
+            self.index_by_value(id);
+        }
+        id
+    }
+
+    fn index_by_value(&mut self, id: NodeId) {
+        let parent = self.node(id).parent;
+        self.node_mut(parent).leads_by_value = true;
+        let Self {
+            nodes, exact, hasher, ..
+        } = self;
+        let hash = |id: &NodeId| {
+            let node = &nodes[id.0 as usize];
+            hash_of(hasher, node.parent, &node.key, node.value.as_deref())
+        };
+        exact.insert_unique(hash(&id), id, hash);
+    }
+
+    /// The rule of a node, if it has one.
+    pub(super) fn rule(&self, node: NodeId) -> Option<usize> {
+        self.node(node).rule
+    }
+
+    /// The node below `at` that `entry` leads to, and its value as it is counted: the exact one, else the first pattern
+    /// that fits, else the one without a value.
+    pub(super) fn step<'d>(&self, at: NodeId, entry: &'d Entry) -> Option<(NodeId, Cow<'d, [u8]>)> {
+        let level = self.node(at);
+        if level.normalizes {
+            let branch = self.find_branch(at, &entry.key);
+            let normalizer = branch.and_then(|branch| branch.normalizer);
+            let value = normalizer.map_or(Cow::Borrowed(&entry.value[..]), |normalizer| {
+                normalizer.apply(&entry.value)
+            });
+            let next = self
+                .exact(at, level, &entry.key, &value)
+                .or_else(|| branch?.inexact(&value))?;
+            return Some((next, value));
+        }
+        let next = self
+            .exact(at, level, &entry.key, &entry.value)
+            .or_else(|| self.find_branch(at, &entry.key)?.inexact(&entry.value))?;
+        Some((next, Cow::Borrowed(&entry.value)))
+    }
+
+    fn exact(&self, at: NodeId, level: &Node, key: &[u8], value: &[u8]) -> Option<NodeId> {
+        if !level.leads_by_value {
+            return None;
+        }
+        let hash = hash_of(&self.hasher, at, key, Some(value));
+        let same = |id: &NodeId| {
+            let node = self.node(*id);
+            node.parent == at && node.key == key && node.value.as_deref() == Some(value)
+        };
+        self.exact.find(hash, same).copied()
+    }
+
+    fn find_branch(&self, at: NodeId, key: &[u8]) -> Option<&Branch> {
+        self.branches
+            .find(hash_of(&self.hasher, at, key, None), |branch| {
+                branch.parent == at && branch.key == key
+            })
+    }
+
+    fn branch(&mut self, parent: NodeId, key: &Bytes) -> &mut Branch {
+        let Self { branches, hasher, .. } = self;
+        let slot = branches.entry(
+            hash_of(hasher, parent, key, None),
+            |branch| branch.parent == parent && branch.key == key,
+            |branch| hash_of(hasher, branch.parent, &branch.key, None),
+        );
+        let branch = || Branch {
+            parent,
+            key: key.clone(),
+            normalizer: None,
+            patterns: Vec::new(),
+            any: None,
+        };
+        match slot {
+            Slot::Occupied(found) => found.into_mut(),
+            Slot::Vacant(free) => free.insert(branch()).into_mut(),
+        }
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+}
+
+impl Branch {
+    fn inexact(&self, value: &[u8]) -> Option<NodeId> {
+        let pattern = self.patterns.iter().find(|(pattern, _)| pattern.matches(value));
+        pattern.map(|(_, id)| *id).or(self.any)
+    }
+}
+
+fn hash_of(hasher: &RandomState, parent: NodeId, key: &[u8], value: Option<&[u8]>) -> u64 {
+    let mut hash = hasher.build_hasher();
+    hash.write_u32(parent.0);
+    // The key's length keeps it apart from the value.
+    hash.write_usize(key.len());
+    hash.write(key);
+    if let Some(value) = value {
+        hash.write(value);
+    }
+    hash.finish()
+}

@@ -1,0 +1,259 @@
+use super::*;
+
+const EDGE: &str = include_str!("../../tests/policies/good/edge.yaml");
+
+fn entries(descriptor: &str) -> Vec<Entry> {
+    let entry = |text: &str| {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        Entry {
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            value: Bytes::copy_from_slice(value.as_bytes()),
+        }
+    };
+    descriptor
+        .split(',')
+        .filter(|text| !text.is_empty())
+        .map(entry)
+        .collect()
+}
+
+/// Rule, limits and counted entries in short: `client/plan: client/plan 60/minute burst 10 token_bucket [client=a]`.
+fn found(policy: &str, descriptor: &str) -> String {
+    let set = PolicySet::parse(&[("policy.yaml", policy)]).unwrap_or_else(|problems| panic!("{problems}"));
+    let entries = entries(descriptor);
+    let Some(found) = set.policies()[0].find(&entries) else {
+        return "none".to_owned();
+    };
+    let limits = match found.limits {
+        Limits::Unlimited => "unlimited".to_owned(),
+        Limits::Held(limits) => limits.iter().map(shown).collect::<Vec<_>>().join(" + "),
+    };
+    let counted: Vec<String> = found
+        .counted
+        .iter()
+        .map(|counted| format!("{}={}", counted.key.escape_ascii(), counted.value.escape_ascii()))
+        .collect();
+    format!("{}: {limits} [{}]", found.rule.path, counted.join(","))
+}
+
+fn shown(limit: &Limit) -> String {
+    let name = if limit.is_named() {
+        format!("{} ", limit.name())
+    } else {
+        String::new()
+    };
+    format!(
+        "{name}{}/{} {} {}",
+        limit.count(),
+        limit.period(),
+        limit.capacity(),
+        limit.algorithm().name()
+    )
+}
+
+fn check(policy: &str, descriptor: &str, expected: &str) {
+    assert_eq!(found(policy, descriptor), expected, "{descriptor}");
+}
+
+#[test]
+fn a_plan_sizes_the_budget_of_a_client_and_is_no_part_of_its_key() {
+    check(
+        EDGE,
+        "client=a,plan=free",
+        "client/plan: 60/minute 10 token_bucket [client=a]",
+    );
+    check(
+        EDGE,
+        "client=a,plan=pro",
+        "client/plan: 600/minute 90 token_bucket [client=a]",
+    );
+    check(
+        EDGE,
+        "client=a,plan=gold",
+        "client/plan: 60/minute 10 token_bucket [client=a]",
+    );
+    check(
+        EDGE,
+        "client=a,plan=default",
+        "client/plan: 60/minute 10 token_bucket [client=a]",
+    );
+    check(
+        EDGE,
+        "client=a,plan=",
+        "client/plan: 60/minute 10 token_bucket [client=a]",
+    );
+    check(
+        EDGE,
+        "client=a,route_class=expensive,plan=pro",
+        "client/route_class=expensive/plan: 20/minute 3 token_bucket [client=a,route_class=expensive]",
+    );
+    check(
+        EDGE,
+        "client=a,route_class=expensive,plan=enterprise",
+        "client/route_class=expensive/plan: unlimited [client=a,route_class=expensive]",
+    );
+    check(
+        EDGE,
+        "client=acme,plan=free",
+        "client=acme/plan: acme-contract 20000/minute 3000 token_bucket [client=acme,plan=free]",
+    );
+}
+
+#[test]
+fn a_descriptor_that_leads_nowhere_has_no_rule() {
+    check(EDGE, "", "none");
+    check(EDGE, "client=a", "none");
+    check(EDGE, "client=a,plan=free,more=x", "none");
+    check(EDGE, "client=a,route_class=cheap,plan=free", "none");
+    check(EDGE, "plan=free,client=a", "none");
+    check(EDGE, "Client=a,plan=free", "none");
+    check(EDGE, "client=acme,route_class=cheap,plan=free", "none");
+}
+
+#[test]
+fn addresses_are_counted_by_network() {
+    let rule = "caller=anonymous/remote_address: 20/minute 5 token_bucket";
+    check(
+        EDGE,
+        "caller=anonymous,remote_address=192.0.2.1",
+        &format!("{rule} [caller=anonymous,remote_address=192.0.2.1]"),
+    );
+    check(
+        EDGE,
+        "caller=anonymous,remote_address=::ffff:192.0.2.1",
+        &format!("{rule} [caller=anonymous,remote_address=192.0.2.1]"),
+    );
+    check(
+        EDGE,
+        "caller=anonymous,remote_address=2001:db8::7",
+        &format!("{rule} [caller=anonymous,remote_address=2001:db8::/64]"),
+    );
+    check(
+        EDGE,
+        "caller=anonymous,remote_address=?",
+        &format!("{rule} [caller=anonymous,remote_address=not-an-address]"),
+    );
+}
+
+#[test]
+fn exact_goes_before_pattern_and_pattern_before_the_rest() {
+    let policy = "
+domain: d
+descriptors:
+  - { key: k, rate_limit: { rate: 1/day } }
+  - { key: k, value: 'a*', rate_limit: { rate: 2/day } }
+  - { key: k, value: 'ab*', rate_limit: { rate: 3/day } }
+  - { key: k, value: ab, rate_limit: { rate: 4/day } }
+  - { key: a, value: x, descriptors: [{ key: b, value: one, rate_limit: { rate: 5/day } }] }
+  - { key: a, descriptors: [{ key: b, rate_limit: { rate: 7/day } }] }
+  - { key: a, value: b_c, rate_limit: { rate: 8/day } }
+  - { key: 'pre*', rate_limit: { rate: 9/day } }
+";
+    check(policy, "k=ab", "k=ab: 4/day 4 sliding_window [k=ab]");
+    check(policy, "k=abc", "k=a*: 2/day 2 sliding_window [k=abc]");
+    check(policy, "k=zz", "k: 1/day 1 sliding_window [k=zz]");
+    check(policy, "k=", "k: 1/day 1 sliding_window [k=]");
+    check(
+        policy,
+        "a=x,b=one",
+        "a=x/b=one: 5/day 5 sliding_window [a=x,b=one]",
+    );
+    check(policy, "a=x,b=two", "none");
+    check(policy, "a=y,b=two", "a/b: 7/day 7 sliding_window [a=y,b=two]");
+    check(policy, "a_b=c", "none");
+    check(policy, "prefix=v", "none");
+    check(policy, "pre*=v", "pre*: 9/day 9 sliding_window [pre*=v]");
+}
+
+#[test]
+fn values_may_be_any_bytes() {
+    let set = PolicySet::parse(&[(
+        "p",
+        "{domain: d, descriptors: [{key: k, rate_limit: {rate: 1/day}}]}",
+    )]);
+    let set = set.unwrap_or_else(|problems| panic!("{problems}"));
+    let entries = [Entry {
+        key: Bytes::from_static(b"k"),
+        value: Bytes::from_static(b"\xff\x00"),
+    }];
+    let found = set
+        .policy(b"d")
+        .and_then(|policy| policy.find(&entries))
+        .expect("a rule");
+    assert_eq!(*found.counted[0].value, *b"\xff\x00");
+    assert!(set.policy(b"e").is_none());
+}
+
+#[test]
+fn scalars_keep_their_text_and_aliases_and_merge_keys_are_expanded() {
+    let policy = "
+domain: d
+descriptors:
+  - { key: k, value: yes, rate_limit: &x { unit: day, requests_per_unit: 3 } }
+  - { key: k, value: 0x10, rate_limit: { <<: *x, requests_per_unit: 0x10 } }
+  - { key: k, value: 010, rate_limit: { <<: [{ unit: week }, *x] } }
+  - { key: k, value: 1e3, rate_limit: *x }
+  - { key: on, value: 2024-01-01, rate_limit: { rate: 1/WEEK } }
+  - { key: n, value: null, rate_limit: null, descriptors: ~ }
+  - { key: e, value: '', rate_limit: { rate: 36/36h } }
+";
+    check(policy, "k=yes", "k=yes: 3/day 3 sliding_window [k=yes]");
+    check(policy, "k=true", "none");
+    check(policy, "k=0x10", "k=0x10: 16/day 16 sliding_window [k=0x10]");
+    check(policy, "k=16", "none");
+    check(policy, "k=010", "k=010: 3/week 3 sliding_window [k=010]");
+    check(policy, "k=1e3", "k=1e3: 3/day 3 sliding_window [k=1e3]");
+    check(
+        policy,
+        "on=2024-01-01",
+        "on=2024-01-01: 1/week 1 sliding_window [on=2024-01-01]",
+    );
+    check(policy, "n=x", "none");
+    check(policy, "e=x", "e: 36/36 hours 36 sliding_window [e=x]");
+}
+
+#[test]
+fn documents_and_files_of_a_domain_are_one_policy() {
+    let first = "
+domain: d
+plans: { p: { free: { rate: 1/day }, default: free } }
+descriptors: [{ key: client, descriptors: [{ key: plan, rate_limit: { plan: p } }] }]
+---
+domain: other
+---
+";
+    let second = "
+domain: d
+descriptors:
+  - key: client
+    shadow_mode: true
+    rate_limit: { rate: 2/day }
+    descriptors: [{ key: route, rate_limit: { plan: p, burst: 4 } }]
+";
+    let set =
+        PolicySet::parse(&[("a", first), ("b", second)]).unwrap_or_else(|problems| panic!("{problems}"));
+    let domains: Vec<_> = set.domains().collect();
+    assert_eq!(domains, ["d", "other"]);
+    let paths: Vec<_> = set.policies()[0].rules().iter().map(|rule| &*rule.path).collect();
+    assert_eq!(paths, ["client", "client/plan", "client/route"]);
+    assert!(set.policies()[0].rules()[0].shadow_mode);
+    assert_eq!(set.limit_count(), 3);
+    assert_ne!(
+        set.hash(),
+        PolicySet::parse(&[("b", second), ("a", first)]).map_or(0, |set| set.hash())
+    );
+}
+
+#[test]
+fn paths_are_fit_for_headers_and_tell_rules_apart() {
+    let policy = "
+domain: d
+descriptors:
+  - { key: k, value: 'a/b', rate_limit: { rate: 1/day } }
+  - { key: k, value: a, descriptors: [{ key: b, rate_limit: { rate: 2/day } }] }
+  - { key: \"q\\\"=/é%\", value: \"\\\\\\n\", rate_limit: { rate: 3/day } }
+";
+    check(policy, "k=a/b", "k=a%2Fb: 1/day 1 sliding_window [k=a/b]");
+    check(policy, "k=a,b=x", "k=a/b: 2/day 2 sliding_window [k=a,b=x]");
+    check(policy, "q\"=/é%=\\\n", "none");
+}
