@@ -17,7 +17,10 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: `time` is a valid, writable timespec for the length of the call.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
         // A clock before 1970 is a clock that was never set.

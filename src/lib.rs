@@ -1,6 +1,7 @@
 //! Comporta.
 #![allow(missing_docs)]
 pub mod clock;
+pub mod decide;
 pub mod domain;
-pub mod store;
 pub mod policy;
+pub mod store;

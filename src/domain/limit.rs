@@ -27,8 +27,13 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, in the order of the documentation.
-    pub const ALL: [Self; 5] =
-        [Self::TokenBucket, Self::SlidingWindow, Self::SlidingLog, Self::FixedWindow, Self::LeakyBucket];
+    pub const ALL: [Self; 5] = [
+        Self::TokenBucket,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::FixedWindow,
+        Self::LeakyBucket,
+    ];
 
     /// The name used in policies and answers.
     pub const fn name(self) -> &'static str {
@@ -68,8 +73,15 @@ pub enum Unit {
 
 impl Unit {
     /// Every unit, shortest first.
-    pub const ALL: [Self; 7] =
-        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+    pub const ALL: [Self; 7] = [
+        Self::Second,
+        Self::Minute,
+        Self::Hour,
+        Self::Day,
+        Self::Week,
+        Self::Month,
+        Self::Year,
+    ];
 
     /// The unit's length; a month is 30 days and a year 365.
     pub const fn length(self) -> Micros {
@@ -115,7 +127,7 @@ impl Period {
 
     /// Its length, months of 30 and years of 365 days.
     pub const fn length(self) -> Micros {
-        Micros::new(self.unit.length().get() * self.multiplier as u64)
+        Micros::new(self.unit.length().get().saturating_mul(self.multiplier as u64))
     }
 }
 
@@ -163,7 +175,10 @@ pub struct Rate {
 impl Rate {
     fn new(count: u32, period: Micros) -> Self {
         let divisor = gcd(u64::from(count), period.get());
-        Self { hits: u64::from(count) / divisor, micros: period.get() / divisor }
+        Self {
+            hits: u64::from(count) / divisor,
+            micros: period.get() / divisor,
+        }
     }
 }
 
@@ -266,7 +281,16 @@ impl Limit {
     /// When a number is out of the range within which every algorithm counts exactly, or two settings exclude
     /// each other.
     pub fn new(spec: LimitSpec) -> Result<Self, LimitError> {
-        let LimitSpec { name, named, count, period, algorithm, burst, delay, calendar } = spec;
+        let LimitSpec {
+            name,
+            named,
+            count,
+            period,
+            algorithm,
+            burst,
+            delay,
+            calendar,
+        } = spec;
         if period.multiplier == 0 || period.length() > LONGEST_PERIOD {
             return Err(LimitError::Period(period));
         }
@@ -292,12 +316,43 @@ impl Limit {
         };
         let limit = if count == 0 {
             // Nothing ever drains, so nothing may ever be let in, whatever the burst.
-            Self { name, named, count, period, algorithm, capacity: 0, largest: 0, delay, rate, queue, grid: Grid::Epoch }
+            Self {
+                name,
+                named,
+                count,
+                period,
+                algorithm,
+                capacity: 0,
+                largest: 0,
+                delay,
+                rate,
+                queue,
+                grid: Grid::Epoch,
+            }
         } else {
-            Self { name, named, count, period, algorithm, capacity, largest, delay, rate, queue, grid: Grid::of(period, calendar) }
+            Self {
+                name,
+                named,
+                count,
+                period,
+                algorithm,
+                capacity,
+                largest,
+                delay,
+                rate,
+                queue,
+                grid: Grid::of(period, calendar),
+            }
         };
-        if algorithm.is_bucket() && count > 0 && limit.most_owed().whole >= rate.drained_in(LONGEST_DRAIN).whole {
-            return Err(LimitError::Drain { capacity, count, period });
+        if algorithm.is_bucket()
+            && count > 0
+            && limit.most_owed().whole >= rate.drained_in(LONGEST_DRAIN).whole
+        {
+            return Err(LimitError::Drain {
+                capacity,
+                count,
+                period,
+            });
         }
         Ok(limit)
     }
@@ -354,13 +409,23 @@ impl Limit {
 
     /// What a bucket admits from empty, at once or after a wait: its capacity and what drains within the delay.
     pub const fn room(&self) -> Level {
-        Level { whole: self.capacity as u64 + self.queue.whole, part: self.queue.part }
+        Level {
+            whole: self.capacity as u64 + self.queue.whole,
+            part: self.queue.part,
+        }
     }
 
     /// The highest level a bucket can reach by admitting: the queue as full as it gets, then the largest call.
     pub const fn most_owed(&self) -> Level {
-        let front = if self.capacity > self.largest { self.capacity } else { self.largest };
-        Level { whole: front as u64 + self.queue.whole, part: self.queue.part }
+        let front = if self.capacity > self.largest {
+            self.capacity
+        } else {
+            self.largest
+        };
+        Level {
+            whole: front as u64 + self.queue.whole,
+            part: self.queue.part,
+        }
     }
 
     /// This limit shared evenly by `instances` that cannot see each other, as a bucket: the rate divided exactly, the
@@ -378,7 +443,10 @@ impl Limit {
             capacity: (whole / instances.max(1)).max(u32::from(whole > 0)),
             largest: whole,
             delay: Micros::ZERO,
-            rate: Rate { hits: self.rate.hits, micros: self.rate.micros * u64::from(instances.max(1)) },
+            rate: Rate {
+                hits: self.rate.hits,
+                micros: self.rate.micros * u64::from(instances.max(1)),
+            },
             queue: Level::default(),
             grid: Grid::Epoch,
             ..*self

@@ -14,9 +14,9 @@ pub enum Hits {
 }
 
 impl Hits {
-    /// The most hits that are told apart: 2^40. No capacity is above 2^32 - 1, so whatever is larger can never fit
-    /// either, and the state of a rule that charges always stops here.
-    pub const MOST: u64 = 1 << 40;
+    /// The most hits that are told apart: 2^40 - 1, five bytes. No capacity is above 2^32 - 1, so whatever is larger
+    /// can never fit either, and the state of a rule that charges always stops here.
+    pub const MOST: u64 = (1 << 40) - 1;
 
     /// Takes `hits`, or looks when it is zero.
     pub const fn take(hits: u64) -> Self {

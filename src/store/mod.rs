@@ -1,5 +1,10 @@
 //! The seam between deciding what is asked and holding what was used.
 
+pub mod fallback;
+pub mod key;
+pub mod memory;
+pub mod redis;
+
 use std::time::{Duration, Instant};
 
 use crate::domain::check::Group;
@@ -66,6 +71,10 @@ impl StoreError {
 pub trait StoreObserver: Send + Sync + 'static {
     /// A call to the shared store ended, well or not.
     fn asked(&self, took: Duration, outcome: Result<(), &StoreError>);
+    /// A connection to the shared store is there.
+    fn connected(&self, endpoint: &str);
+    /// An attempt to connect failed; the next one is made after `pause`.
+    fn connection_failed(&self, endpoint: &str, reason: &str, pause: Duration);
     /// Counters held something unreadable and were taken as empty.
     fn unreadable(&self, counters: u32);
     /// Groups are decided without the shared store from now on, or no longer.

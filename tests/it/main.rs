@@ -8,3 +8,4 @@ mod readme;
 mod recorded;
 mod shared_store;
 mod shutdown;
+mod twin;

@@ -1,0 +1,216 @@
+//! Decides a group: weigh every check, then charge what may be charged. `lua/frame.lua` is its twin.
+
+use super::Fit;
+use super::state::{Seen, State};
+use crate::domain::check::{Binding, Charge, Check, Group};
+use crate::domain::quantity::Hits;
+use crate::domain::time::{Micros, Timestamp};
+use crate::domain::verdict::{Decision, Decisions, Reason, Verdict};
+use smallvec::SmallVec;
+
+/// What lies in a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Nothing.
+    Nothing,
+    /// Something that none of our versions writes: it counts as nothing and is replaced.
+    Unreadable,
+    /// A state.
+    State(State),
+}
+
+/// The counters of a group's checks, by the place of the check.
+pub trait Counters {
+    /// What lies in the counter of `check` at `now`.
+    fn read(&mut self, place: usize, check: &Check<'_>, now: Timestamp) -> Stored;
+
+    /// Puts what `change` left in its place, to be forgotten once the whole budget is back. Called only where something
+    /// changed.
+    fn write(&mut self, place: usize, check: &Check<'_>, seen: &Seen, change: Hits);
+}
+
+struct Weighed {
+    seen: Seen,
+    fit: Fit,
+}
+
+/// Decides `group` at `now`.
+pub fn decide(group: &Group<'_>, now: Timestamp, counters: &mut impl Counters) -> Decisions {
+    let mut decisions = Decisions::default();
+    let mut weighed: SmallVec<[Weighed; 2]> = SmallVec::new();
+    for (place, check) in group.checks.iter().enumerate() {
+        weighed.push(weigh(
+            group,
+            place,
+            check,
+            now,
+            counters,
+            &mut decisions.unreadable,
+        ));
+    }
+    decisions.refused = is_refused(group, &weighed);
+    for (place, (check, weighed)) in group.checks.iter().zip(&mut weighed).enumerate() {
+        let charged = match check.charge {
+            Charge::AllOrNothing => weighed.fit.passes() && !decisions.refused,
+            Charge::Each => weighed.fit.passes(),
+            // Was charged when it was weighed.
+            Charge::Always => false,
+        };
+        if let (true, Hits::Take(hits)) = (charged, check.hits) {
+            charge(place, check, weighed, hits, counters);
+        }
+        decisions
+            .checks
+            .push(decision(group, check, weighed, decisions.refused));
+    }
+    decisions
+}
+
+/// Looks at one counter. What happens whatever the group's verdict happens here: give-backs, and charges of rules that
+/// always charge.
+fn weigh(
+    group: &Group<'_>,
+    place: usize,
+    check: &Check<'_>,
+    now: Timestamp,
+    counters: &mut impl Counters,
+    unreadable: &mut u32,
+) -> Weighed {
+    if check.limit.count() == 0 {
+        return Weighed {
+            seen: Seen {
+                state: State::empty(check.limit, now),
+                now,
+            },
+            fit: blocked(check.hits),
+        };
+    }
+    let mut read = |counters: &mut _| match Counters::read(counters, place, check, now) {
+        Stored::Nothing => Seen::read(check, None, now),
+        Stored::State(state) => Seen::read(check, Some(state), now),
+        Stored::Unreadable => {
+            *unreadable += 1;
+            Seen::read(check, None, now)
+        }
+    };
+    let seen = read(counters);
+    let fit = seen.fit(
+        check.limit,
+        check.hits.asked(),
+        check.longest_wait(group.longest_wait),
+    );
+    let mut weighed = Weighed { seen, fit };
+    match check.hits {
+        Hits::GiveBack(hits) if !weighed.seen.state.is_empty() => {
+            weighed.seen.give_back(hits);
+            counters.write(place, check, &weighed.seen, check.hits);
+            if matches!(weighed.seen.state, State::Log(_)) {
+                weighed.seen = read(counters);
+            }
+        }
+        Hits::Take(hits) if check.charge == Charge::Always => {
+            charge(place, check, &mut weighed, hits, counters)
+        }
+        _ => {}
+    }
+    weighed
+}
+
+const fn blocked(hits: Hits) -> Fit {
+    match hits {
+        Hits::Take(_) | Hits::Look => Fit::Never,
+        Hits::GiveBack(_) => Fit::Now,
+    }
+}
+
+fn is_refused(group: &Group<'_>, weighed: &[Weighed]) -> bool {
+    let mut quotas = 0;
+    let mut spent_quotas = 0;
+    for (check, weighed) in group.checks.iter().zip(weighed) {
+        let over = !weighed.fit.passes();
+        match check.binding {
+            Binding::Always if over => return true,
+            Binding::WithAllQuotas => {
+                quotas += 1;
+                spent_quotas += u32::from(over);
+            }
+            Binding::Always | Binding::Never => {}
+        }
+    }
+    quotas > 0 && quotas == spent_quotas
+}
+
+fn charge(place: usize, check: &Check<'_>, weighed: &mut Weighed, hits: u64, counters: &mut impl Counters) {
+    if check.limit.count() == 0 {
+        return;
+    }
+    weighed.seen.take(check, hits);
+    counters.write(place, check, &weighed.seen, check.hits);
+}
+
+/// The one place where a decision is made from a state.
+fn decision(group: &Group<'_>, check: &Check<'_>, weighed: &Weighed, refused: bool) -> Decision {
+    let Weighed { seen, fit } = weighed;
+    let limit = check.limit;
+    if limit.count() == 0 {
+        return Decision {
+            verdict: if fit.passes() {
+                Verdict::UnderLimit
+            } else {
+                Verdict::OverLimit
+            },
+            reason: if fit.passes() {
+                Reason::Fits
+            } else {
+                Reason::Blocked
+            },
+            remaining: 0,
+            retry_after: None,
+            next_after: None,
+            reset_after: Micros::ZERO,
+            delay: Micros::ZERO,
+        };
+    }
+    let (verdict, reason, retry_after, delay) = match *fit {
+        Fit::Now => (Verdict::UnderLimit, Reason::Fits, None, Micros::ZERO),
+        Fit::After(wait) => (
+            Verdict::UnderLimit,
+            Reason::Fits,
+            None,
+            if refused { Micros::ZERO } else { wait },
+        ),
+        Fit::Later(_) => (
+            Verdict::OverLimit,
+            Reason::Spent,
+            retry_after(group, check, seen),
+            Micros::ZERO,
+        ),
+        Fit::Never => (Verdict::OverLimit, Reason::TooManyHits, None, Micros::ZERO),
+    };
+    Decision {
+        verdict,
+        reason,
+        remaining: if verdict == Verdict::OverLimit {
+            0
+        } else {
+            seen.remaining(limit)
+        },
+        retry_after,
+        next_after: seen.next_after(limit),
+        reset_after: seen.reset_after(limit),
+        delay,
+    }
+}
+
+/// When the same call would pass, counted from what the counter holds now: a charge made despite the refusal puts it
+/// off.
+fn retry_after(group: &Group<'_>, check: &Check<'_>, seen: &Seen) -> Option<Micros> {
+    match seen.fit(
+        check.limit,
+        check.hits.asked(),
+        check.longest_wait(group.longest_wait),
+    ) {
+        Fit::Later(wait) => Some(wait),
+        Fit::Now | Fit::After(_) | Fit::Never => None,
+    }
+}

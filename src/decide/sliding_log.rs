@@ -1,0 +1,250 @@
+//! Sliding log: one mark per admitted call, so that no window ever holds more than the limit.
+//! `lua/sliding_log.lua` is its twin.
+//!
+//! A log is an object that stays where it is; a decision needs only the few numbers of [`LogView`]. Marks carry a
+//! running total of hits, so what is used is the difference of two of them. Totals count modulo 2^48, and differences
+//! stay far below that.
+
+use std::collections::VecDeque;
+
+use super::Fit;
+use super::arith::effective_now;
+use crate::domain::limit::Limit;
+use crate::domain::time::{Micros, Timestamp};
+
+/// Limits up to this one keep a mark for each admitted call; larger ones share marks by granule.
+pub const MOST_SINGLE_MARKS: u32 = 10_000;
+
+/// Running totals wrap here.
+pub const TOTALS: u64 = 1 << 48;
+
+/// What a decision needs to know of a log, as of the moment it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LogView {
+    /// Hits that count.
+    pub used: u64,
+    /// The time of the newest mark.
+    pub last: Timestamp,
+    /// The time of the mark whose leaving makes room for one hit more than now.
+    pub next: Timestamp,
+    /// The time of the mark whose leaving makes room for what was asked; that of `next` where there is room already.
+    pub retry: Timestamp,
+}
+
+impl LogView {
+    /// The moment at which a log with this newest mark is read by a clock that shows `now`.
+    pub fn effective_now(&self, now: Timestamp) -> Timestamp {
+        if self.used == 0 {
+            now
+        } else {
+            effective_now(self.last, now)
+        }
+    }
+
+    /// Whether `asked` hits, at most the limit, fit beside what was used.
+    pub fn fit(&self, limit: &Limit, asked: u64, now: Timestamp) -> Fit {
+        if asked <= self.remaining(limit) {
+            Fit::Now
+        } else {
+            Fit::Later(self.left_after(limit, self.retry, now))
+        }
+    }
+
+    /// The view once `hits` that fit have been taken at `now`.
+    pub fn take(&mut self, hits: u64, now: Timestamp) {
+        if self.used == 0 {
+            self.next = now;
+        }
+        self.used += hits;
+        self.last = now;
+    }
+
+    /// Hits that still fit.
+    pub fn remaining(&self, limit: &Limit) -> u64 {
+        u64::from(limit.count()).saturating_sub(self.used)
+    }
+
+    /// When one hit more than now would fit; none when nothing is used.
+    pub fn next_after(&self, limit: &Limit, now: Timestamp) -> Option<Micros> {
+        (self.used > 0).then(|| self.left_after(limit, self.next, now))
+    }
+
+    /// When nothing of it counts any more.
+    pub fn reset_after(&self, limit: &Limit, now: Timestamp) -> Micros {
+        if self.used > 0 {
+            self.left_after(limit, self.last, now)
+        } else {
+            Micros::ZERO
+        }
+    }
+
+    fn left_after(&self, limit: &Limit, mark: Timestamp, now: Timestamp) -> Micros {
+        // A mark from the future, left by a clock that was set back, counts as made now.
+        mark.min(now).plus(limit.period().length()).since(now)
+    }
+}
+
+/// One mark: so many hits in all had been admitted by this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When; of the latest call that shares the mark.
+    pub at: Timestamp,
+    /// Hits up to and with it, modulo [`TOTALS`].
+    pub total: u64,
+}
+
+/// The marks of a log, oldest first. The first is the base: the last one that no longer counts, or zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    marks: VecDeque<Mark>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            marks: VecDeque::from([Mark {
+                at: Timestamp::default(),
+                total: 0,
+            }]),
+        }
+    }
+}
+
+impl Log {
+    /// What a call that asks for `asked` hits sees at `now`.
+    pub fn view(&self, limit: &Limit, asked: u64, now: Timestamp) -> LogView {
+        let Some(last) = self.last_live(limit, now) else {
+            return LogView::default();
+        };
+        let now = effective_now(last.at, now);
+        let base = self.expired(limit, now);
+        let used = self.between(base, self.marks.len() - 1);
+        let next = self.first_at_least(base, (used + 1).saturating_sub(u64::from(limit.count())).max(1));
+        let retry = self.first_at_least(
+            base,
+            (used + asked).saturating_sub(u64::from(limit.count())).max(1),
+        );
+        LogView {
+            used,
+            last: last.at,
+            next: self.marks[next].at,
+            retry: self.marks[retry.min(self.marks.len() - 1)].at,
+        }
+    }
+
+    /// Marks `hits` as admitted at `now`, which is the effective moment of the view.
+    pub fn take(&mut self, limit: &Limit, hits: u64, now: Timestamp) {
+        self.forget(limit, now);
+        let last = self.marks[self.marks.len() - 1];
+        let mark = Mark {
+            at: now,
+            total: (last.total + hits) % TOTALS,
+        };
+        let granule = granule(limit);
+        let shares =
+            self.marks.len() > 1 && granule > 0 && last.at.as_micros() / granule == now.as_micros() / granule;
+        if shares {
+            self.marks.pop_back();
+        }
+        self.marks.push_back(mark);
+    }
+
+    /// Takes the newest `hits` out, never below empty.
+    pub fn give_back(&mut self, limit: &Limit, hits: u64, now: Timestamp) {
+        self.forget(limit, now);
+        let used = self.between(0, self.marks.len() - 1);
+        let Some(left) = used.checked_sub(hits).filter(|left| *left > 0) else {
+            *self = Self::default();
+            return;
+        };
+        let newest = self.first_at_least(0, left);
+        self.marks.truncate(newest + 1);
+        self.marks[newest].total = (self.marks[0].total + left) % TOTALS;
+    }
+
+    /// Whether no mark is left.
+    pub fn is_empty(&self) -> bool {
+        self.marks.len() == 1
+    }
+
+    /// All marks, the base first.
+    pub fn marks(&self) -> impl Iterator<Item = Mark> + '_ {
+        self.marks.iter().copied()
+    }
+
+    /// A log of these marks, the base first; none when there is not at least a base.
+    pub fn from_marks(marks: impl IntoIterator<Item = Mark>) -> Option<Self> {
+        let marks: VecDeque<Mark> = marks.into_iter().collect();
+        (!marks.is_empty()).then_some(Self { marks })
+    }
+
+    fn last_live(&self, limit: &Limit, now: Timestamp) -> Option<Mark> {
+        let last = *self.marks.back()?;
+        (self.marks.len() > 1 && last.at.plus(limit.period().length()) > now).then_some(last)
+    }
+
+    /// The place of the last mark that no longer counts.
+    fn expired(&self, limit: &Limit, now: Timestamp) -> usize {
+        let period = limit.period().length();
+        let live = self
+            .marks
+            .iter()
+            .skip(1)
+            .position(|mark| mark.at.plus(period) > now);
+        live.unwrap_or(self.marks.len() - 1)
+    }
+
+    /// Hits after the mark at `from`, up to and with the one at `to`.
+    fn between(&self, from: usize, to: usize) -> u64 {
+        (self.marks[to].total + TOTALS - self.marks[from].total) % TOTALS
+    }
+
+    /// The place of the first mark after `base` by which at least `hits` had been admitted.
+    fn first_at_least(&self, base: usize, hits: u64) -> usize {
+        let (mut low, mut high) = (base + 1, self.marks.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.between(base, middle) >= hits {
+                high = middle
+            } else {
+                low = middle + 1
+            }
+        }
+        low
+    }
+
+    /// Drops what no longer counts, and makes one mark of now of those that a clock since set back left in the future.
+    fn forget(&mut self, limit: &Limit, now: Timestamp) {
+        let expired = self.expired(limit, now);
+        self.marks.drain(..expired);
+        if self.marks.len() == 1 {
+            *self = Self::default();
+            return;
+        }
+        let last = self.marks[self.marks.len() - 1];
+        if last.at > now {
+            let first_ahead = self
+                .marks
+                .iter()
+                .skip(1)
+                .position(|mark| mark.at > now)
+                .unwrap_or_default()
+                + 1;
+            self.marks.truncate(first_ahead);
+            self.marks.push_back(Mark {
+                at: now,
+                total: last.total,
+            });
+        }
+    }
+}
+
+/// The span whose calls share one mark, so that no log has more than some thousand of them; zero where each has its
+/// own.
+pub const fn granule(limit: &Limit) -> u64 {
+    if limit.count() > MOST_SINGLE_MARKS {
+        limit.period().length().get().div_ceil(1_000)
+    } else {
+        0
+    }
+}
