@@ -63,11 +63,12 @@ for i = 1, #KEYS do
 
   if weigh and kind == TAKE and charge == ALWAYS then
     take(key, now, a, b, c, hits, free, n, p, most, most_part)
-  elseif kind == GIVE_BACK and raw and raw ~= '' then
-    local rest = give_back(key, now, a, b, c, hits, free, n, p)
-    if algorithm == LOG then
-      raw = rest
+  elseif kind == GIVE_BACK and algorithm == LOG then
+    if a then
+      raw = give_back(key, now, a, b, c, hits, free, n, p)
     end
+  elseif kind == GIVE_BACK and raw then
+    give_back(key, now, a, b, c, hits, free, n, p)
   end
   reply[i + 1] = raw
 

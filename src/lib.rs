@@ -4,4 +4,7 @@ pub mod clock;
 pub mod decide;
 pub mod domain;
 pub mod policy;
+mod proto;
+pub mod service;
 pub mod store;
+pub mod telemetry;

@@ -85,15 +85,8 @@ fn weigh(
             fit: blocked(check.hits),
         };
     }
-    let mut read = |counters: &mut _| match Counters::read(counters, place, check, now) {
-        Stored::Nothing => Seen::read(check, None, now),
-        Stored::State(state) => Seen::read(check, Some(state), now),
-        Stored::Unreadable => {
-            *unreadable += 1;
-            Seen::read(check, None, now)
-        }
-    };
-    let seen = read(counters);
+    let (stored, seen) = read(place, check, now, counters);
+    *unreadable += u32::from(stored == Stored::Unreadable);
     let fit = seen.fit(
         check.limit,
         check.hits.asked(),
@@ -101,19 +94,35 @@ fn weigh(
     );
     let mut weighed = Weighed { seen, fit };
     match check.hits {
-        Hits::GiveBack(hits) if !weighed.seen.state.is_empty() => {
-            weighed.seen.give_back(hits);
-            counters.write(place, check, &weighed.seen, check.hits);
-            if matches!(weighed.seen.state, State::Log(_)) {
-                weighed.seen = read(counters);
+        Hits::GiveBack(hits) => match (stored, weighed.seen.state) {
+            (Stored::Nothing, _) => {}
+            (_, State::Log(view)) => {
+                if view.used > 0 {
+                    counters.write(place, check, &weighed.seen, check.hits);
+                    // Only the log itself knows what is then left of it.
+                    weighed.seen = read(place, check, now, counters).1;
+                }
             }
-        }
+            _ => {
+                weighed.seen.give_back(hits);
+                counters.write(place, check, &weighed.seen, check.hits);
+            }
+        },
         Hits::Take(hits) if check.charge == Charge::Always => {
             charge(place, check, &mut weighed, hits, counters)
         }
-        _ => {}
+        Hits::Take(_) | Hits::Look => {}
     }
     weighed
+}
+
+fn read(place: usize, check: &Check<'_>, now: Timestamp, counters: &mut impl Counters) -> (Stored, Seen) {
+    let stored = counters.read(place, check, now);
+    let seen = match stored {
+        Stored::State(state) => Seen::read(check, Some(state), now),
+        Stored::Nothing | Stored::Unreadable => Seen::read(check, None, now),
+    };
+    (stored, seen)
 }
 
 const fn blocked(hits: Hits) -> Fit {

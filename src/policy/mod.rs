@@ -7,6 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::domain::check::{Binding, Charge};
+use crate::domain::descriptor::Entry;
 use crate::domain::limit::Limit;
 
 /// All domains of one load. Immutable; a reload makes another one.
@@ -68,4 +69,33 @@ pub struct Counted<'d> {
     pub key: &'d [u8],
     /// Its value, normalised.
     pub value: Cow<'d, [u8]>,
+}
+
+impl PolicySet {
+    /// The policy about `domain`.
+    pub fn policy(&self, domain: &[u8]) -> Option<&Policy> {
+        self.policies.get(domain)
+    }
+
+    /// Every policy.
+    pub fn domains(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.values()
+    }
+}
+
+impl Policy {
+    /// The domain it is about.
+    pub fn domain(&self) -> &Bytes {
+        &self.domain
+    }
+
+    /// Every rule, in the order of their indices.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Where a descriptor arrives.
+    pub fn find<'p, 'd>(&'p self, _entries: &'d [Entry]) -> Option<Found<'p, 'd>> {
+        None
+    }
 }

@@ -3,13 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
-
 use crate::harness::comporta::{Client, Comporta, admitted, request};
 use crate::harness::http;
 use crate::harness::process::poll;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
+use crate::harness::wire::envoy::service::ratelimit::v3::RateLimitResponse;
 
 /// An instance that would rather fail than decide alone, and has the time to wait for a slow machine.
 fn strict(policy: &str, redis: &Redis) -> Comporta {
@@ -130,7 +129,7 @@ fn every_key_has_an_end_and_an_idle_store_empties_itself() {
     let policy = "
 domain: edge
 descriptors:
-  - key: bucket
+  - key: client
     rate_limit: { rate: 5/2s, burst: 5 }
   - key: sliding
     rate_limit: { rate: 5/2s, algorithm: sliding_window }
@@ -141,7 +140,7 @@ descriptors:
     let comporta = strict(policy, &redis);
     let client = comporta.client();
     for name in 0..20 {
-        for key in ["bucket", "sliding", "fixed"] {
+        for key in ["client", "sliding", "fixed"] {
             client.ask("edge", &[&format!("{key}={name}")]);
         }
     }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use comporta::decide::group::{self, Counters, Stored};
 use comporta::decide::sliding_log::{Log, Mark};
@@ -13,12 +12,11 @@ use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::{Micros, Timestamp};
 use comporta::store::Store;
-use comporta::store::redis::{Redis, RedisUrl, TimeSource};
+use comporta::store::redis::{Redis, TimeSource};
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use crate::harness;
-use crate::harness::observer::Silent;
 
 /// A seeded source of choices that like the edges of their range.
 struct Dice(TestRng);
@@ -323,7 +321,6 @@ fn lua_decides_and_stores_what_rust_does() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let url = RedisUrl::parse(&server.url()).expect("a URL");
     let mut connection = server.connect();
     runtime.block_on(async {
         let store = Redis::connect(
@@ -401,9 +398,7 @@ async fn one_group(
         longest_wait,
     };
     let now = Timestamp::from_micros(run.now);
-    let theirs = store
-        .decide(&group, now, Instant::now() + Duration::from_secs(60))
-        .await;
+    let theirs = store.decide(&group, now, harness::store::far()).await;
     let theirs = theirs.unwrap_or_else(|error| panic!("{what}: {error} on {checks:?}"));
     let ours = group::decide(&group, now, &mut MirrorAt(&mut run.mirror, now));
     assert_eq!(theirs, ours, "{what} at {now:?}: {checks:?}");

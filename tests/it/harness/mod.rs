@@ -4,18 +4,13 @@
 pub mod comporta;
 pub mod envoy;
 pub mod http;
-pub mod observer;
 pub mod process;
 pub mod redis;
+pub mod store;
+pub mod wire;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use ::comporta::domain::check::{Binding, Charge, Check, Group};
-use ::comporta::domain::quantity::Hits;
-use ::comporta::domain::time::{Micros, Timestamp};
-use ::comporta::store::Store;
 
 /// A file of the repository.
 pub fn repository(path: &str) -> PathBuf {
@@ -56,22 +51,4 @@ pub fn bearer(name: &str) -> (&'static str, String) {
             read(&format!("tests/data/jwt/{name}.jwt")).trim_end()
         ),
     )
-}
-
-/// Waits until the store's first connection is there.
-pub async fn connected(store: &impl Store) {
-    let limit = observer::any_limit();
-    let check = Check {
-        key: b"connected",
-        limit: &limit,
-        hits: Hits::Look,
-        binding: Binding::default(),
-        charge: Charge::default(),
-    };
-    let group = Group { checks: &[check], longest_wait: Micros::ZERO };
-    let deadline = Instant::now() + process::PATIENCE;
-    while let Err(error) = store.decide(&group, Timestamp::default(), deadline).await {
-        assert!(Instant::now() < deadline, "{error}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

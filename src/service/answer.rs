@@ -1,0 +1,139 @@
+//! What is answered, in our own words: `convert` puts it on the wire.
+
+use smallvec::SmallVec;
+
+use crate::domain::limit::Period;
+use crate::domain::verdict::Verdict;
+
+/// What a status shows as remaining where nothing limits.
+pub const UNLIMITED: u32 = u32::MAX;
+
+/// Why a request got its verdict: the one word that every call is counted under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Refused: an enforced limit is spent.
+    OverLimit,
+    /// Passed: every limit it met has room.
+    UnderLimit,
+    /// Passed: it was over a limit that is only watched.
+    Shadow,
+    /// Passed: the only rules it met say `unlimited`.
+    Unlimited,
+    /// Passed: no descriptor reached a rule.
+    NoRule,
+    /// Passed: no descriptor held an entry to match.
+    NoEntries,
+    /// Passed: no policy is about its domain.
+    UnknownDomain,
+    /// No verdict, an error: the question was not one that can be answered.
+    Invalid,
+    /// No verdict, an error: the store could not decide and nothing decides in its place.
+    StoreFailed,
+}
+
+impl Cause {
+    /// Every cause, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::OverLimit,
+        Self::UnderLimit,
+        Self::Shadow,
+        Self::Unlimited,
+        Self::NoRule,
+        Self::NoEntries,
+        Self::UnknownDomain,
+        Self::Invalid,
+        Self::StoreFailed,
+    ];
+
+    /// The word in metrics and in answers' metadata.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OverLimit => "over_limit",
+            Self::UnderLimit => "under_limit",
+            Self::Shadow => "shadow",
+            Self::Unlimited => "unlimited",
+            Self::NoRule => "no_rule",
+            Self::NoEntries => "no_entries",
+            Self::UnknownDomain => "unknown_domain",
+            Self::Invalid => "invalid",
+            Self::StoreFailed => "store_failed",
+        }
+    }
+}
+
+/// The answer about one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether it may pass.
+    pub verdict: Verdict,
+    /// Why.
+    pub cause: Cause,
+    /// The path of the rule that decided: the one that refuses, else the one nearest its limit.
+    pub rule: Option<String>,
+    /// Decided without the shared store.
+    pub degraded: bool,
+    /// One per descriptor, in the order of the request.
+    pub statuses: SmallVec<[Status; 2]>,
+    /// For the caller, whatever the verdict.
+    pub headers: SmallVec<[Header; 4]>,
+    /// What a refused caller reads.
+    pub body: Option<String>,
+}
+
+impl Answer {
+    /// An answer that lets `descriptors` pass because nothing limits them.
+    pub fn unlimited(cause: Cause, descriptors: usize) -> Self {
+        Self {
+            verdict: Verdict::UnderLimit,
+            cause,
+            rule: None,
+            degraded: false,
+            statuses: SmallVec::from_elem(Status::UNLIMITED, descriptors),
+            headers: SmallVec::new(),
+            body: None,
+        }
+    }
+}
+
+/// What is said about one descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What the gateway is told; a rule that is only watched shows under its limit.
+    pub verdict: Verdict,
+    /// The limit that matters most here; absent where nothing limits.
+    pub limit: Option<ShownLimit>,
+    /// Hits that would still pass; zero when over the limit.
+    pub remaining: u32,
+    /// Whole seconds until this call would pass or, where it did, until the budget is whole again.
+    pub reset_secs: Option<u64>,
+}
+
+impl Status {
+    /// Nothing limits this descriptor.
+    pub const UNLIMITED: Self = Self {
+        verdict: Verdict::UnderLimit,
+        limit: None,
+        remaining: UNLIMITED,
+        reset_secs: None,
+    };
+}
+
+/// A limit as answers show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownLimit {
+    /// Its name.
+    pub name: String,
+    /// Hits per period.
+    pub count: u32,
+    /// The period as the policy writes it.
+    pub period: Period,
+}
+
+/// A response header of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Lower case, as HTTP/2 wants it.
+    pub name: &'static str,
+    /// Printable ASCII.
+    pub value: String,
+}

@@ -1,0 +1,104 @@
+//! The policies in force: one immutable set, swapped whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use super::observer::{Observer, Tally, Uncounted};
+use super::throttle::Throttle;
+use crate::domain::time::Micros;
+use crate::policy::{Policy, PolicySet};
+
+/// Holds the policies in force and takes the next ones.
+pub struct Policies {
+    current: ArcSwap<Live>,
+    generations: AtomicU64,
+    observer: Arc<dyn Observer>,
+    /// For the warning about domains that no policy is about.
+    pub(super) unknown_domain: Throttle,
+    /// For the warning about limits that requests bring along.
+    pub(super) overrides: Throttle,
+}
+
+impl Policies {
+    /// `policies` in force from the start.
+    pub fn new(policies: PolicySet, observer: Arc<dyn Observer>) -> Self {
+        let first = Live::new(1, policies, observer.as_ref());
+        Self {
+            current: ArcSwap::from_pointee(first),
+            generations: AtomicU64::new(1),
+            observer,
+            unknown_domain: Throttle::every(Micros::MINUTE),
+            overrides: Throttle::every(Micros::MINUTE),
+        }
+    }
+
+    /// Puts `policies` in force from the next call on and returns their generation, counted from 1. Calls that are
+    /// being decided finish under the policies they began with.
+    pub fn publish(&self, policies: PolicySet) -> u64 {
+        let generation = self.generations.fetch_add(1, Ordering::SeqCst) + 1;
+        self.current
+            .store(Arc::new(Live::new(generation, policies, self.observer.as_ref())));
+        generation
+    }
+
+    /// Who is told what happens under these policies.
+    pub(super) fn observer(&self) -> &dyn Observer {
+        self.observer.as_ref()
+    }
+
+    /// The policies in force now.
+    pub(super) fn load(&self) -> Guard<Arc<Live>> {
+        self.current.load()
+    }
+}
+
+/// One set of policies and what counts the calls under it.
+pub(super) struct Live {
+    policies: PolicySet,
+    places: HashMap<Bytes, usize>,
+    tallies: Vec<Arc<dyn Tally>>,
+}
+
+impl Live {
+    fn new(generation: u64, policies: PolicySet, observer: &dyn Observer) -> Self {
+        let (tallies, places) = {
+            let in_order: Vec<&Policy> = policies.domains().collect();
+            let places = in_order
+                .iter()
+                .enumerate()
+                .map(|(place, policy)| (policy.domain().clone(), place))
+                .collect();
+            (observer.opens(generation, &in_order), places)
+        };
+        Self {
+            policies,
+            places,
+            tallies,
+        }
+    }
+
+    /// The policy about `domain` and its place among all.
+    pub(super) fn find(&self, domain: &[u8]) -> Option<(usize, &Policy)> {
+        Some((*self.places.get(domain)?, self.policies.policy(domain)?))
+    }
+
+    /// The domains that policies are about, for a person to read.
+    pub(super) fn domains(&self) -> String {
+        let mut names: Vec<_> = self
+            .policies
+            .domains()
+            .map(|policy| policy.domain().escape_ascii().to_string())
+            .collect();
+        names.sort_unstable();
+        names.join(", ")
+    }
+
+    /// What counts the calls of `core`.
+    pub(super) fn tally(&self, core: usize) -> &dyn Tally {
+        self.tallies.get(core).map_or(&Uncounted, Arc::as_ref)
+    }
+}

@@ -1,0 +1,19 @@
+//! Between the wire and the stores: reads what is asked, has it decided, shapes the answer; binds, serves, drains.
+
+pub mod admin;
+pub mod answer;
+mod connection;
+pub mod convert;
+pub mod headers;
+pub mod health;
+pub mod limiter;
+pub mod live;
+pub mod observer;
+mod plan;
+mod random;
+mod refusal;
+mod rls;
+pub mod server;
+mod threads;
+mod throttle;
+mod worker;

@@ -1,0 +1,107 @@
+//! Every metric, in one place.
+
+use prometheus_client::metrics::MetricType;
+
+/// In front of every name.
+pub const PREFIX: &str = "comporta";
+
+/// A metric: what it is called and what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Calls, by domain and cause.
+    Calls,
+    /// Descriptors that reached a rule, by domain, rule and verdict.
+    Decisions,
+    /// What watched rules would have refused, by domain and rule.
+    ShadowRefusals,
+    /// How long the shared store takes.
+    StoreSeconds,
+    /// Calls that the shared store failed, by kind.
+    StoreErrors,
+    /// Whether decisions are made without the shared store.
+    StoreDegraded,
+    /// Counters that could not be read.
+    UnreadableCounters,
+    /// New counters that went to their rule's overflow counter.
+    OverflowedCounters,
+    /// Limits that requests brought along and that were not heeded.
+    OverridesIgnored,
+    /// Which load of the policies is in force.
+    PolicyGeneration,
+}
+
+impl Metric {
+    /// Every metric, in the order of a scrape.
+    pub const ALL: [Self; 10] = [
+        Self::Calls,
+        Self::Decisions,
+        Self::ShadowRefusals,
+        Self::StoreSeconds,
+        Self::StoreErrors,
+        Self::StoreDegraded,
+        Self::UnreadableCounters,
+        Self::OverflowedCounters,
+        Self::OverridesIgnored,
+        Self::PolicyGeneration,
+    ];
+
+    /// The name without the prefix and, for counters, without the `_total` that a scrape shows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Decisions => "decisions",
+            Self::ShadowRefusals => "shadow_refusals",
+            Self::StoreSeconds => "store_seconds",
+            Self::StoreErrors => "store_errors",
+            Self::StoreDegraded => "store_degraded",
+            Self::UnreadableCounters => "unreadable_counters",
+            Self::OverflowedCounters => "overflowed_counters",
+            Self::OverridesIgnored => "overrides_ignored",
+            Self::PolicyGeneration => "policy_generation",
+        }
+    }
+
+    /// What it counts or measures.
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Calls => {
+                "Calls answered, by domain and cause; domains that no policy is about are one, unknown."
+            }
+            Self::Decisions => {
+                "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
+            }
+            Self::ShadowRefusals => "Checks of rules in shadow_mode that would have refused.",
+            Self::StoreSeconds => "Seconds until the shared store answered or failed.",
+            Self::StoreErrors => {
+                "Calls that the shared store did not decide, by kind: timeout, unreachable, refused."
+            }
+            Self::StoreDegraded => "1 while decisions are made without the shared store.",
+            Self::UnreadableCounters => "Counters that held something unreadable and were taken as empty.",
+            Self::OverflowedCounters => {
+                "New counters that shared their rule's overflow counter: the store was full."
+            }
+            Self::OverridesIgnored => "Descriptors that brought a limit of their own, which was not heeded.",
+            Self::PolicyGeneration => "Which load of the policies is in force, counted from 1.",
+        }
+    }
+
+    /// What kind of metric it is.
+    pub const fn kind(self) -> MetricType {
+        match self {
+            Self::StoreSeconds => MetricType::Histogram,
+            Self::StoreDegraded | Self::PolicyGeneration => MetricType::Gauge,
+            _ => MetricType::Counter,
+        }
+    }
+
+    /// Its labels. Their values come from policies and from fixed lists, never from a caller.
+    pub const fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::Calls => &["domain", "cause"],
+            Self::Decisions => &["domain", "rule", "verdict"],
+            Self::ShadowRefusals => &["domain", "rule"],
+            Self::StoreErrors => &["kind"],
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What an operator sees: metrics and logs. Sits above service and store, and listens to what they report.
+
+pub mod catalog;
+mod cells;
+mod ledger;
+pub mod logs;
+pub mod metrics;
+mod stores;

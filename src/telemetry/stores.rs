@@ -1,0 +1,196 @@
+//! What happens inside stores, counted per core.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::cells::Cells;
+use crate::store::{StoreError, StoreObserver};
+
+/// Upper bounds of the histogram, in microseconds: from a store on this machine to one that is as good as gone.
+const BOUNDS: [u64; 12] = [
+    100, 200, 300, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 50_000, 100_000,
+];
+
+/// The kinds of [`StoreError`], as labels.
+const KINDS: [&str; 3] = ["timeout", "unreachable", "refused"];
+
+/// One cell per bucket, the last without a bound; then what follows.
+const FIRST_ERROR: usize = BOUNDS.len() + 1;
+const MICROS: usize = FIRST_ERROR + KINDS.len();
+const UNREADABLE: usize = MICROS + 1;
+const OVERFLOWED: usize = UNREADABLE + 1;
+const CELLS: usize = OVERFLOWED + 1;
+
+/// The stores of all cores.
+#[derive(Debug)]
+pub(super) struct Stores {
+    cores: Vec<Arc<CoreStore>>,
+}
+
+impl Stores {
+    pub(super) fn new(cores: usize) -> Self {
+        let degraded = Arc::new(AtomicUsize::new(0));
+        let core = |_| {
+            let degraded_cores = Arc::clone(&degraded);
+            Arc::new(CoreStore {
+                cells: Cells::new(CELLS),
+                degraded: AtomicBool::new(false),
+                degraded_cores,
+            })
+        };
+        Self {
+            cores: (0..cores.max(1)).map(core).collect(),
+        }
+    }
+
+    /// What listens to the store of `core`.
+    pub(super) fn core(&self, core: usize) -> Arc<dyn StoreObserver> {
+        Arc::clone(&self.cores[core % self.cores.len()]) as Arc<dyn StoreObserver>
+    }
+
+    /// Whether any core decides without the shared store.
+    pub(super) fn degraded(&self) -> bool {
+        self.cores[0].degraded_cores.load(Ordering::Relaxed) > 0
+    }
+
+    /// Upper bounds in seconds and how many calls each bucket holds.
+    pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
+        let seconds = BOUNDS
+            .iter()
+            .map(|&micros| Duration::from_micros(micros).as_secs_f64());
+        seconds
+            .chain([f64::INFINITY])
+            .enumerate()
+            .map(|(place, bound)| (bound, self.sum(place)))
+            .collect()
+    }
+
+    /// How long all calls took together.
+    pub(super) fn took(&self) -> Duration {
+        Duration::from_micros(self.sum(MICROS))
+    }
+
+    /// Failed calls by kind.
+    pub(super) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        KINDS
+            .iter()
+            .enumerate()
+            .map(|(place, kind)| (*kind, self.sum(FIRST_ERROR + place)))
+    }
+
+    /// Counters that could not be read.
+    pub(super) fn unreadable(&self) -> u64 {
+        self.sum(UNREADABLE)
+    }
+
+    /// Counters that found a store full.
+    pub(super) fn overflowed(&self) -> u64 {
+        self.sum(OVERFLOWED)
+    }
+
+    fn sum(&self, cell: usize) -> u64 {
+        self.cores.iter().map(|core| core.cells.get(cell)).sum()
+    }
+}
+
+/// Listens to the store of one core.
+#[derive(Debug)]
+struct CoreStore {
+    cells: Cells,
+    degraded: AtomicBool,
+    /// How many cores are degraded: the first to become so and the last to recover are news, the others are not.
+    degraded_cores: Arc<AtomicUsize>,
+}
+
+impl StoreObserver for CoreStore {
+    fn asked(&self, took: Duration, outcome: Result<(), &StoreError>) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.cells.add(BOUNDS.partition_point(|&bound| bound < micros), 1);
+        self.cells.add(MICROS, micros);
+        if let Err(error) = outcome
+            && let Some(kind) = KINDS.iter().position(|kind| *kind == error.kind())
+        {
+            self.cells.add(FIRST_ERROR + kind, 1);
+        }
+    }
+
+    fn unreadable(&self, counters: u32) {
+        self.cells.add(UNREADABLE, u64::from(counters));
+    }
+
+    fn degraded(&self, degraded: bool, why: &str) {
+        if self.degraded.swap(degraded, Ordering::SeqCst) == degraded {
+            return;
+        }
+        if degraded {
+            if self.degraded_cores.fetch_add(1, Ordering::SeqCst) == 0 {
+                tracing::warn!(why, "deciding without the shared store");
+            }
+        } else if self.degraded_cores.fetch_sub(1, Ordering::SeqCst) == 1 {
+            tracing::info!(why, "deciding with the shared store again");
+        }
+    }
+
+    fn overflowed(&self) {
+        self.cells.add(OVERFLOWED, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorts_calls_into_buckets_and_errors_into_kinds() {
+        let stores = Stores::new(2);
+        let timeout = StoreError::Timeout {
+            budget: Duration::from_millis(10),
+        };
+        stores.core(0).asked(Duration::from_micros(100), Ok(()));
+        stores.core(1).asked(Duration::from_micros(101), Ok(()));
+        stores.core(1).asked(Duration::from_secs(1), Err(&timeout));
+        let filled: Vec<_> = stores
+            .buckets()
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        assert_eq!(filled, [(0.0001, 1), (0.0002, 1), (f64::INFINITY, 1)]);
+        assert_eq!(stores.took(), Duration::from_micros(1_000_201));
+        assert_eq!(
+            stores.errors().collect::<Vec<_>>(),
+            [("timeout", 1), ("unreachable", 0), ("refused", 0)]
+        );
+    }
+
+    #[test]
+    fn is_degraded_while_any_core_is() {
+        let stores = Stores::new(2);
+        stores.core(0).degraded(true, "gone");
+        stores.core(0).degraded(true, "still gone");
+        stores.core(1).degraded(true, "gone");
+        stores.core(0).degraded(false, "back");
+        assert!(stores.degraded());
+        stores.core(1).degraded(false, "back");
+        assert!(!stores.degraded());
+    }
+
+    #[test]
+    fn every_kind_of_error_has_a_label() {
+        let errors = [
+            StoreError::Timeout {
+                budget: Duration::ZERO,
+            },
+            StoreError::Unreachable {
+                endpoint: String::new(),
+                reason: String::new(),
+            },
+            StoreError::Refused {
+                reason: String::new(),
+            },
+        ];
+        for error in &errors {
+            assert!(KINDS.contains(&error.kind()), "{}", error.kind());
+        }
+    }
+}

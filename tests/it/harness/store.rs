@@ -1,0 +1,91 @@
+//! Stores without the rest of the service.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use comporta::domain::check::{Binding, Charge, Check, Group};
+use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
+use comporta::domain::quantity::Hits;
+use comporta::domain::time::{Micros, Timestamp};
+use comporta::store::redis::{Redis, RedisUrl, TimeSource};
+use comporta::store::{Store, StoreError, StoreObserver};
+
+use super::process::PATIENCE;
+
+/// Hears everything and says nothing.
+pub struct Silent;
+
+impl StoreObserver for Silent {
+    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
+    fn connected(&self, _: &str) {}
+    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
+    fn unreadable(&self, _: u32) {}
+    fn degraded(&self, _: bool, _: &str) {}
+    fn overflowed(&self) {}
+}
+
+/// What a test says of a limit; the rest does not matter to it.
+pub fn limit(algorithm: Algorithm, count: u32, unit: Unit) -> Limit {
+    with(algorithm, count, unit, None)
+}
+
+/// A token bucket with a burst of its own.
+pub fn bucket(count: u32, unit: Unit, burst: u32) -> Limit {
+    with(Algorithm::TokenBucket, count, unit, Some(burst))
+}
+
+fn with(algorithm: Algorithm, count: u32, unit: Unit, burst: Option<u32>) -> Limit {
+    Limit::new(LimitSpec {
+        name: Arc::from("limit"),
+        named: true,
+        count,
+        period: Period::one(unit),
+        algorithm,
+        burst,
+        delay: if algorithm == Algorithm::LeakyBucket {
+            Micros::SECOND
+        } else {
+            Micros::ZERO
+        },
+        calendar: true,
+    })
+    .expect("a sound limit")
+}
+
+/// A check that binds and is charged if its group passes.
+pub fn check<'a>(key: &'a [u8], limit: &'a Limit, hits: Hits) -> Check<'a> {
+    Check {
+        key,
+        limit,
+        hits,
+        binding: Binding::Always,
+        charge: Charge::AllOrNothing,
+    }
+}
+
+/// A group that does not wait.
+pub fn group<'a>(checks: &'a [Check<'a>]) -> Group<'a> {
+    Group {
+        checks,
+        longest_wait: Micros::ZERO,
+    }
+}
+
+/// A deadline that no test reaches.
+pub fn far() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// A store on `server`, connected.
+pub async fn connect(server: &super::redis::Redis, time: TimeSource) -> Redis {
+    let url = RedisUrl::parse(&server.url()).expect("the URL of a server of our own");
+    let store = Redis::connect(&url, PATIENCE, time, Arc::new(Silent));
+    let limit = limit(Algorithm::TokenBucket, 1, Unit::Second);
+    let look = [check(b"connected", &limit, Hits::Look)];
+    let deadline = far();
+    while let Err(error) = store.decide(&group(&look), Timestamp::default(), deadline).await {
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    store
+}
