@@ -20,7 +20,9 @@ fn strict(policy: &str, redis: &Redis) -> Comporta {
         "--on-store-failure",
         "error",
     ];
-    Comporta::serve_text(policy, &flags)
+    let comporta = Comporta::serve_text(policy, &flags);
+    comporta.wait_for_store("edge", "client=nobody");
+    comporta
 }
 
 #[test]
@@ -165,6 +167,7 @@ fn keys_begin_with_the_prefix() {
         repository("deploy/policy.yaml"),
         &["--store", &redis.url(), "--key-prefix", "edge-1"],
     );
+    comporta.wait_for_store("edge", "client=nobody,plan=free");
     comporta.client().ask("edge", &["client=ana,plan=free"]);
     let keys = redis.keys();
     assert_eq!(keys.len(), 1);
@@ -212,10 +215,8 @@ fn a_store_that_hangs_is_an_error_and_never_an_empty_answer() {
         "error",
     ];
     let comporta = Comporta::serve(repository("deploy/policy.yaml"), &flags);
+    comporta.wait_for_store("edge", "client=nobody,plan=free");
     let client = comporta.client();
-    poll("the store", || {
-        client.send(request("edge", &["client=ana,plan=free"])).ok()
-    });
 
     redis.pause();
     for _ in 0..10 {
