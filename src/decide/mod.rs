@@ -7,6 +7,8 @@ mod arith;
 pub mod bucket;
 pub mod fixed_window;
 pub mod group;
+#[cfg(test)]
+mod properties;
 pub mod sliding_log;
 pub mod sliding_window;
 pub mod state;

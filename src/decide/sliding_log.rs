@@ -51,8 +51,9 @@ impl LogView {
     }
 
     /// The view once `hits` that fit have been taken at `now`.
-    pub fn take(&mut self, hits: u64, now: Timestamp) {
-        if self.used == 0 {
+    pub fn take(&mut self, limit: &Limit, hits: u64, now: Timestamp) {
+        // A mark that is shared moves on to its latest call.
+        if self.used == 0 || self.next == self.last && share_a_mark(limit, self.last, now) {
             self.next = now;
         }
         self.used += hits;
@@ -140,9 +141,7 @@ impl Log {
             at: now,
             total: (last.total + hits) % TOTALS,
         };
-        let granule = granule(limit);
-        let shares =
-            self.marks.len() > 1 && granule > 0 && last.at.as_micros() / granule == now.as_micros() / granule;
+        let shares = self.marks.len() > 1 && share_a_mark(limit, last.at, now);
         if shares {
             self.marks.pop_back();
         }
@@ -247,4 +246,9 @@ pub const fn granule(limit: &Limit) -> u64 {
     } else {
         0
     }
+}
+
+fn share_a_mark(limit: &Limit, one: Timestamp, other: Timestamp) -> bool {
+    let granule = granule(limit);
+    granule > 0 && one.as_micros() / granule == other.as_micros() / granule
 }

@@ -93,7 +93,7 @@ impl Seen {
             State::Bucket(bucket) => bucket.take(hits, most_owed(check)),
             State::Sliding(window) => window.take(hits),
             State::Fixed(window) => window.take(hits),
-            State::Log(view) => view.take(hits, self.now),
+            State::Log(view) => view.take(check.limit, hits, self.now),
         }
     }
 

@@ -305,6 +305,9 @@ descriptors:
         Comporta::serve_text(policy, &flags),
         Comporta::serve_text(policy, &flags),
     ];
+    for comporta in &comportas {
+        comporta.wait_for_store("edge", "client=nobody,plan=free");
+    }
     let envoys = comportas
         .each_ref()
         .map(|comporta| Envoy::start("envoy.yaml", comporta));

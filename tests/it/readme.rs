@@ -87,11 +87,9 @@ impl Terminals {
             assert_eq!(before.wait().code(), Some(0));
             before.grpc().to_owned()
         });
-        self.comporta = Some(Comporta::serve_at(
-            place.as_deref().unwrap_or("127.0.0.1:0"),
-            policy,
-            &flags,
-        ));
+        let comporta = Comporta::serve_at(place.as_deref().unwrap_or("127.0.0.1:0"), policy, &flags);
+        comporta.wait_for_store("edge", "client=nobody,plan=free");
+        self.comporta = Some(comporta);
     }
 
     fn shell(&self, line: &str) -> String {

@@ -3,13 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
-
 use crate::harness::comporta::{Client, Comporta, admitted, request};
 use crate::harness::http;
 use crate::harness::process::poll;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
+use crate::harness::wire::envoy::service::ratelimit::v3::RateLimitResponse;
 
 /// An instance that would rather fail than decide alone, and has the time to wait for a slow machine.
 fn strict(policy: &str, redis: &Redis) -> Comporta {
@@ -21,7 +20,9 @@ fn strict(policy: &str, redis: &Redis) -> Comporta {
         "--on-store-failure",
         "error",
     ];
-    Comporta::serve_text(policy, &flags)
+    let comporta = Comporta::serve_text(policy, &flags);
+    comporta.wait_for_store("edge", "client=nobody");
+    comporta
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn every_key_has_an_end_and_an_idle_store_empties_itself() {
     let policy = "
 domain: edge
 descriptors:
-  - key: bucket
+  - key: client
     rate_limit: { rate: 5/2s, burst: 5 }
   - key: sliding
     rate_limit: { rate: 5/2s, algorithm: sliding_window }
@@ -141,7 +142,7 @@ descriptors:
     let comporta = strict(policy, &redis);
     let client = comporta.client();
     for name in 0..20 {
-        for key in ["bucket", "sliding", "fixed"] {
+        for key in ["client", "sliding", "fixed"] {
             client.ask("edge", &[&format!("{key}={name}")]);
         }
     }
@@ -166,6 +167,7 @@ fn keys_begin_with_the_prefix() {
         repository("deploy/policy.yaml"),
         &["--store", &redis.url(), "--key-prefix", "edge-1"],
     );
+    comporta.wait_for_store("edge", "client=nobody,plan=free");
     comporta.client().ask("edge", &["client=ana,plan=free"]);
     let keys = redis.keys();
     assert_eq!(keys.len(), 1);
@@ -213,10 +215,8 @@ fn a_store_that_hangs_is_an_error_and_never_an_empty_answer() {
         "error",
     ];
     let comporta = Comporta::serve(repository("deploy/policy.yaml"), &flags);
+    comporta.wait_for_store("edge", "client=nobody,plan=free");
     let client = comporta.client();
-    poll("the store", || {
-        client.send(request("edge", &["client=ana,plan=free"])).ok()
-    });
 
     redis.pause();
     for _ in 0..10 {

@@ -1,13 +1,10 @@
 //! Our own binary, as a user starts it, and callers of its gRPC side.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::thread;
 
-use comporta::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use comporta::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use comporta::proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use comporta::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use comporta::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -15,7 +12,12 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::process::{PATIENCE, Process};
+use super::process::{PATIENCE, Process, poll};
+use super::wire::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use super::wire::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use super::wire::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use super::wire::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use super::wire::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 /// The binary, with no settings but those that are given.
 pub fn command<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
@@ -109,6 +111,19 @@ impl Comporta {
     /// Ends it at once.
     pub fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Waits until every core has reached the shared store, by looking at a budget of the policy.
+    pub fn wait_for_store(&self, domain: &str, descriptor: &str) {
+        let mut look = request(domain, &[descriptor]);
+        look.descriptors[0].hits_addend = Some(0);
+        // A new connection goes to the core that has the fewest.
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let clients: Vec<_> = (0..cores).map(|_| self.client()).collect();
+        poll("the store", || {
+            let all = clients.iter().all(|client| client.send(look.clone()).is_ok());
+            (all && self.metrics().contains("comporta_store_degraded 0")).then_some(())
+        });
     }
 
     /// A caller with a connection of its own.
