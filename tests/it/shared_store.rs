@@ -8,7 +8,7 @@ use crate::harness::http;
 use crate::harness::process::poll;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
-use crate::harness::wire::envoy::service::ratelimit::v3::RateLimitResponse;
+use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
 
 /// An instance that would rather fail than decide alone, and has the time to wait for a slow machine.
 fn strict(policy: &str, redis: &Redis) -> Comporta {
