@@ -292,3 +292,6 @@ fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, dec
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
