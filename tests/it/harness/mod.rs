@@ -7,7 +7,6 @@ pub mod http;
 pub mod process;
 pub mod redis;
 pub mod store;
-pub mod wire;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
