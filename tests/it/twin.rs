@@ -323,13 +323,7 @@ fn lua_decides_and_stores_what_rust_does() {
         .expect("a runtime");
     let mut connection = server.connect();
     runtime.block_on(async {
-        let store = Redis::connect(
-            &url,
-            Duration::from_secs(60),
-            TimeSource::Caller,
-            Arc::new(Silent),
-        );
-        harness::connected(&store).await;
+        let store = harness::store::connect(&server, TimeSource::Caller).await;
         for seed in 0..300 {
             let mut run = Run::new(seed);
             for step in 0..80 {
