@@ -132,16 +132,17 @@ impl Terminals {
 }
 
 /// Runs a program to its end, which must be a good one.
-fn run(command: &mut Command) {
+fn run(command: &mut Command) -> String {
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         output.status.success(),
         "{command:?}: {printed}{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    printed
 }
 
 /// Whether the text is what was expected, where `…` in a line stands for anything in that line, and a line of only `…`
@@ -190,7 +191,8 @@ fn the_commands_do_what_the_readme_says() {
             "yaml" => {
                 let file = tempfile::NamedTempFile::new().expect("a file");
                 std::fs::write(file.path(), block.text).expect("written");
-                run(command(["check"]).arg(file.path()));
+                let printed = run(command(["check"]).arg(file.path()));
+                assert!(printed.starts_with("ok: "), "{printed}");
             }
             other => panic!("a block in `{other}`"),
         }

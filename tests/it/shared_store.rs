@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
+
 use crate::harness::comporta::{Client, Comporta, admitted, request};
 use crate::harness::http;
 use crate::harness::process::poll;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
-use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
 
 /// An instance that would rather fail than decide alone, and has the time to wait for a slow machine.
 fn strict(policy: &str, redis: &Redis) -> Comporta {

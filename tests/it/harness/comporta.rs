@@ -5,6 +5,11 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::thread;
 
+use comporta::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use comporta::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use comporta::proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use comporta::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use comporta::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
@@ -13,11 +18,6 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::process::{PATIENCE, Process, poll};
-use comporta::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use comporta::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use comporta::proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
-use comporta::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use comporta::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
 /// The binary, with no settings but those that are given.
 pub fn command<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
