@@ -212,7 +212,10 @@ mod tests {
     fn the_body_says_which_limit_how_much_and_when() {
         let limit = limit("client/plan", 60, Unit::Minute);
         let decision = over(Reason::Spent, Some(Micros::from_secs(10)));
-        let budgets = [Budget { limit: &limit, decision: &decision }; 2];
+        let budgets = [Budget {
+            limit: &limit,
+            decision: &decision,
+        }; 2];
         let refusal = Refusal::new(&budgets, Some("Ask for \"more\"."), &Random::new(1));
         let body: serde_json::Value = serde_json::from_str(&refusal.body().expect("a body")).expect("JSON");
         let seconds = refusal.retry_after().expect("a wait");
