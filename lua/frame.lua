@@ -3,7 +3,8 @@
 --
 -- KEYS[i]  the counter of check i.
 -- ARGV[i]  check i, 51 bytes: algorithm (1: 0 a limit of zero, 1 bucket, 2 sliding window, 3 fixed window, 4 sliding
---          log), kind of hits (1: 0 look, 1 take, 2 give back), binding (1: 0 never, 1 always, 2 with all quotas),
+--          log), kind of hits (1: 0 look, 1 take, 2 give back,
+--          3 look that asks for nothing more), binding (1: 0 never, 1 always, 2 with all quotas),
 --          charge (1: 0 all or nothing, 1 each, 2 always), whether it ends its group (1), hits (5), what the limit
 --          holds at once (5), the most one call can have (5), rate's hits or grid (5), rate's microseconds or period
 --          (7), longest wait (7), most that can be owed: whole (5) and part (7).
@@ -30,7 +31,7 @@ for i = 1, #KEYS do
   local algorithm, kind, binding, charge, last, hits, free, largest, n, p, wait, most, most_part =
     struct.unpack('>BBBBBI5I5I5I5I7I7I5I7', ARGV[i])
   local asked = kind == TAKE and hits or kind == LOOK and 1 or 0
-  local fits, now, a, b, c, raw = false, clock, nil, nil, nil, false
+  local fits, now, a, b, c, raw = asked == 0, clock, nil, nil, nil, false
 
   if algorithm ~= loaded then
     loaded = algorithm
@@ -59,7 +60,7 @@ for i = 1, #KEYS do
     end
     fits, now, a, b, c = weigh(raw, now, asked, free, n, p, wait, most, most_part)
   end
-  fits = asked == 0 or fits and asked <= largest
+  fits = kind == GIVE_BACK or fits and asked <= largest
 
   if weigh and kind == TAKE and charge == ALWAYS then
     take(key, now, a, b, c, hits, free, n, p, most, most_part)

@@ -51,7 +51,7 @@ impl FixedWindow {
 
     /// Whether `asked` hits fit into this window.
     pub fn fit(&self, limit: &Limit, asked: u64, now: Timestamp) -> Fit {
-        if asked <= self.remaining(limit) {
+        if self.count + asked <= u64::from(limit.count()) {
             Fit::Now
         } else {
             Fit::Later(self.time_left(limit, now))
@@ -87,7 +87,8 @@ impl FixedWindow {
         }
     }
 
-    fn time_left(self, limit: &Limit, now: Timestamp) -> Micros {
+    /// When it ends.
+    pub fn time_left(self, limit: &Limit, now: Timestamp) -> Micros {
         end_of(limit, self.start).since(now)
     }
 }

@@ -34,9 +34,9 @@ impl Table {
 }
 
 impl Counters for Table {
-    fn read(&mut self, place: usize, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         if check.limit.algorithm() == Algorithm::SlidingLog {
-            let view = self.logs[place].view(check.limit, check.hits.asked(), now);
+            let view = self.logs[place].view(check.limit, asked, now);
             return if view.used > 0 {
                 Stored::State(State::Log(view))
             } else {
@@ -96,6 +96,7 @@ fn one_of(table: &mut Table, check: Check<'_>, longest_wait: Micros, now: Timest
         &Group {
             checks: &[check],
             longest_wait,
+            compat: false,
         },
         now,
         table,
@@ -514,7 +515,7 @@ proptest! {
     ) {
         let checks: Vec<Check<'_>> =
             limits.iter().map(|(limit, hits)| check(limit, Hits::take(*hits))).collect();
-        let group = Group { checks: &checks, longest_wait: Micros::ZERO };
+        let group = Group { checks: &checks, longest_wait: Micros::ZERO, compat: false };
         let mut table = Table::of(checks.len());
         let mut now = START;
         for pause in rounds {

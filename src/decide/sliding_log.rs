@@ -43,7 +43,7 @@ impl LogView {
 
     /// Whether `asked` hits, at most the limit, fit beside what was used.
     pub fn fit(&self, limit: &Limit, asked: u64, now: Timestamp) -> Fit {
-        if asked <= self.remaining(limit) {
+        if self.used + asked <= u64::from(limit.count()) {
             Fit::Now
         } else {
             Fit::Later(leaves_after(limit, self.retry, now))

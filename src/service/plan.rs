@@ -143,6 +143,7 @@ pub(super) fn group<'a>(checks: &'a [Check<'a>]) -> Group<'a> {
     Group {
         checks,
         longest_wait: Micros::ZERO,
+        compat: false,
     }
 }
 

@@ -192,9 +192,9 @@ impl<'a> Held<'a> {
 }
 
 impl Counters for Held<'_> {
-    fn read(&mut self, place: usize, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         let hash = self.hashes[place];
-        self.shard(hash).read(hash, check, now)
+        self.shard(hash).read(hash, check, asked, now)
     }
 
     fn write(&mut self, place: usize, check: &Check<'_>, seen: &Seen, change: Hits) {
@@ -218,10 +218,10 @@ impl Shard {
                 .is_some()
     }
 
-    fn read(&self, hash: u128, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&self, hash: u128, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         if check.limit.algorithm() == Algorithm::SlidingLog {
             let log = self.logs.find(hash as u64, |counter| counter.hash == hash);
-            return match log.map(|counter| counter.log.view(check.limit, check.hits.asked(), now)) {
+            return match log.map(|counter| counter.log.view(check.limit, asked, now)) {
                 Some(view) if view.used > 0 => Stored::State(State::Log(view)),
                 _ => Stored::Nothing,
             };
@@ -389,6 +389,7 @@ mod tests {
                 &Group {
                     checks: &checks,
                     longest_wait: Micros::ZERO,
+                    compat: false,
                 },
                 now,
             )

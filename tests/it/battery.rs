@@ -375,6 +375,7 @@ async fn a_slot_in_the_future_is_reserved<S: Store>(store: &S) {
         let group = Group {
             checks: &checks,
             longest_wait: Micros::new(250_000),
+            compat: false,
         };
         let decision = store
             .decide(&group, at(0.0), far())
