@@ -1,5 +1,59 @@
-//! Comporta.
-#![allow(missing_docs)]
+//! Comporta decides whether a request may pass: gateways ask it over gRPC (Envoy's rate limit service, RLS v3), it
+//! answers from a YAML policy and counters, and the gateways keep no state.
+//!
+//! A limit is an allocation: every caller has a budget of its own. Exceeding it costs that caller alone.
+//!
+//! # Layers
+//!
+//! Imports point only down this list; a request travels up and down it once. `policy` and `decide` are siblings and
+//! never meet. A test (`tests/it/architecture.rs`) holds the arrows and the crates that each layer may use.
+//!
+//! | layer | what it holds |
+//! |---|---|
+//! | [`cli`] | arguments and settings, the composition root, the commands |
+//! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
+//! | [`service`] | the use case without a transport (`limiter`), the wire (`convert`, `rls`), health, admin, the server |
+//! | [`proto`] | the wire types, generated |
+//! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback |
+//! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
+//! | [`policy`] | YAML to a compiled, immutable set of rules; matching |
+//! | [`clock`] | the one place that reads the time of day |
+//! | [`domain`] | the words of all the others |
+//!
+//! `lua/` holds the twin of [`decide`], put together into the one script that Redis runs.
+//!
+//! # A request's way
+//!
+//! `service::rls` reads the wire through `service::convert` into a [`domain::descriptor::Request`]. `service::limiter`
+//! reads the clock once, lets [`policy`] find the rule of each descriptor, writes counter keys and asks the store to
+//! decide one group of checks. The store runs [`decide::group`] over what its counters hold, Redis by way of the
+//! script. Decisions become an answer, and that the wire again.
+//!
+//! # What must stay true
+//!
+//! 1. `domain`, `policy` and `decide` do no I/O, are not async and read no clock. Time is an argument.
+//! 2. Lua and Rust decide alike, bit for bit, on the same state, hits and time. The script never raises, whatever lies
+//!    in its keys.
+//! 3. Never more is admitted than the algorithm promises, on any interleaving, on any store. A layer that relaxes it
+//!    states its bound. Across failures and edits: one budget more per loss of the store's memory, per change into
+//!    degraded mode, and per edit that starts a counter afresh.
+//! 4. A refused group charges nothing, but for what is charged whatever the verdict and calls whose outcome is unknown.
+//! 5. Counter keys are injective. No state lives without an end.
+//! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
+//!    allocates next to nothing.
+//! 7. Wire types stop at `service/convert.rs`; the crates for Redis stop at `store/redis/`.
+//! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header.
+//!
+//! # Decided here
+//!
+//! * The script answers with what lay in the counters, and the Rust twin makes verdicts and figures from that: the
+//!   script needs only to know what fits, so it stays cheap, and there is one place that makes a decision.
+//! * Counts are held up to 2^40 - 1, so that a fixed window's state is twelve bytes and a sliding window's seventeen.
+//! * A limit of zero is decided without its counter: nothing is ever in it.
+//! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
+//!   release the next one too early.
+//! * A sliding log read by a clock that was set back counts marks of the future as made now.
+
 pub mod cli;
 pub mod clock;
 pub mod decide;

@@ -59,8 +59,12 @@ impl App {
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
         let policies = sources::load(&settings.policies).map_err(AppError::Policy)?;
-        for warning in policies.warnings().iter() {
+        for warning in policies.warnings() {
             tracing::warn!("{warning}");
+        }
+        if let Some(path) = &settings.ready_file {
+            // What an earlier run left there is not true of this one.
+            let _ = fs::remove_file(path);
         }
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {

@@ -100,8 +100,8 @@ pub struct ServeArgs {
     )]
     pub max_counters: String,
 
-    /// Headers about the budget on every answer: RateLimit and RateLimit-Policy, the three of the older draft, both, or
-    /// none. A refusal says Retry-After in any case
+    /// Headers about the budget on every answer: `RateLimit` and `RateLimit-Policy`, the three of the older draft, both, or
+    /// none. A refusal says `Retry-After` in any case
     #[arg(
         long,
         value_name = "ietf|draft03|both|off",

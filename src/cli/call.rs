@@ -77,13 +77,15 @@ fn show(args: &CallArgs, reply: &Reply, out: &mut impl Write) -> io::Result<()> 
         return writeln!(out, "{}", as_json(&args.descriptors, reply));
     }
     for (descriptor, status) in args.descriptors.iter().zip(&reply.statuses) {
-        writeln!(out, "{}", as_line(descriptor, status))?;
+        writeln!(out, "{}", as_line(descriptor, status, reply.says_when()))?;
     }
     out.flush()
 }
 
 /// `ok    client=acme,plan=pro  599 of 600 per minute left (client/plan), whole again in 1 s`
-fn as_line(descriptor: &str, status: &ReplyStatus) -> String {
+///
+/// A refusal that says no time at all is one that waiting does not help.
+fn as_line(descriptor: &str, status: &ReplyStatus, says_when: bool) -> String {
     let verdict = word(status.verdict);
     let Some(limit) = &status.limit else {
         return format!("{verdict:<4}  {descriptor}  no limit");
@@ -91,7 +93,8 @@ fn as_line(descriptor: &str, status: &ReplyStatus) -> String {
     let seconds = status.reset_secs.unwrap_or_default();
     let when = match status.verdict {
         Verdict::UnderLimit => format!("whole again in {seconds} s"),
-        Verdict::OverLimit => format!("try again in {seconds} s"),
+        Verdict::OverLimit if says_when => format!("try again in {seconds} s"),
+        Verdict::OverLimit => String::from("waiting does not help"),
     };
     let (remaining, count, period, name) = (status.remaining, limit.count, period(limit), &limit.name);
     format!("{verdict:<4}  {descriptor}  {remaining} left of {count} per {period} ({name}), {when}")
@@ -163,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_left_and_when_there_is_more() {
-        let check = |status: &ReplyStatus, expected: &str| assert_eq!(as_line("client=a", status), expected);
+        let check =
+            |status: &ReplyStatus, expected: &str| assert_eq!(as_line("client=a", status, true), expected);
         check(
             &status(Verdict::OverLimit, 1),
             "over  client=a  0 left of 60 per minute (client/plan), try again in 12 s",

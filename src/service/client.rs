@@ -56,6 +56,13 @@ pub struct Reply {
     pub body: String,
 }
 
+impl Reply {
+    /// Whether it says when to come back.
+    pub fn says_when(&self) -> bool {
+        self.headers.iter().any(|(name, _)| name == "retry-after")
+    }
+}
+
 /// What is said about one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyStatus {

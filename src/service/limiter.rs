@@ -86,6 +86,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             match self.store.decide(&group(&checks), now, deadline).await {
                 Ok(decisions) => decisions,
                 Err(error) => {
+                    self.warn_of_failure(&error, now);
                     tally.called(Some(domain), Cause::StoreFailed);
                     return Err(error);
                 }
@@ -171,6 +172,16 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 name: "content-type",
                 value,
             });
+        }
+    }
+
+    #[cold]
+    fn warn_of_failure(&self, error: &StoreError, now: Timestamp) {
+        if self.policies.undecided.permits(now) {
+            tracing::warn!(
+                %error,
+                "a request could not be decided, so its gateway gets an error; said at most once a minute"
+            );
         }
     }
 
@@ -292,3 +303,6 @@ fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, dec
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,11 +43,7 @@ impl<'a> Refusal<'a> {
             title: "Quota exceeded",
             status: 429,
             detail: detail(worst, self.retry_after),
-            violated_policies: self
-                .refusing
-                .iter()
-                .map(|budget| budget.limit.name().as_ref())
-                .collect(),
+            violated_policies: names(self.refusing),
             limit: worst.limit.count(),
             period: worst.limit.period().to_string(),
             retry_after: self.retry_after,
@@ -56,6 +52,18 @@ impl<'a> Refusal<'a> {
         // Strings and numbers always have a form in JSON.
         serde_json::to_string(&problem).ok()
     }
+}
+
+/// Each name once: many counters of one rule may refuse together.
+fn names<'a>(refusing: &'a [Budget<'a>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for budget in refusing {
+        let name: &str = budget.limit.name();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// RFC 9457, with the members of the draft and ours.
@@ -207,7 +215,7 @@ mod tests {
         let budgets = [Budget {
             limit: &limit,
             decision: &decision,
-        }];
+        }; 2];
         let refusal = Refusal::new(&budgets, Some("Ask for \"more\"."), &Random::new(1));
         let body: serde_json::Value = serde_json::from_str(&refusal.body().expect("a body")).expect("JSON");
         let seconds = refusal.retry_after().expect("a wait");

@@ -259,3 +259,6 @@ fn hand_over(stream: TcpStream, workers: &[Worker]) {
         (Err(error), _) => tracing::debug!(%error, "a connection closed before it was served"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,7 +102,7 @@ async fn run(routes: Routes, mut queue: mpsc::UnboundedReceiver<(TcpStream, Coun
 fn jittered(age: Duration, random: &Random) -> Duration {
     let tenth = age / 10;
     let millis = u64::try_from(2 * tenth.as_millis()).unwrap_or(u64::MAX);
-    age - tenth + Duration::from_millis(random.up_to(millis))
+    age.saturating_sub(tenth) + Duration::from_millis(random.up_to(millis))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What the process says on standard error.
 
-use std::io;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal};
+use std::{panic, thread};
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -24,14 +25,30 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), Box<dyn std::error::E
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_target(false)
-        .with_span_events(FmtSpan::NONE);
+        .with_target(false);
     match format {
-        LogFormat::Text => lines
-            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-            .try_init(),
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
-    }
+    }?;
+    log_panics();
+    Ok(())
+}
+
+/// A panic becomes a log line like any other, so that whoever reads machine-made lines finds it, too.
+fn log_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        let location = panic.location().map(ToString::to_string);
+        let thread = thread::current();
+        tracing::error!(
+            thread = thread.name(),
+            location,
+            backtrace,
+            "this is a bug: {}",
+            panic.payload_as_str().unwrap_or("a panic without words")
+        );
+    }));
 }
 
 /// Whether `level` is one that [`start`] takes.
