@@ -54,7 +54,7 @@ impl FixedWindow {
         if asked <= self.remaining(limit) {
             Fit::Now
         } else {
-            Fit::Later(self.to_end(limit, now))
+            Fit::Later(self.time_left(limit, now))
         }
     }
 
@@ -75,19 +75,19 @@ impl FixedWindow {
 
     /// When the next window starts; none when nothing is used in this one.
     pub fn next_after(&self, limit: &Limit, now: Timestamp) -> Option<Micros> {
-        (self.count > 0).then(|| self.to_end(limit, now))
+        (self.count > 0).then(|| self.time_left(limit, now))
     }
 
     /// When nothing of it counts any more.
     pub fn reset_after(&self, limit: &Limit, now: Timestamp) -> Micros {
         if self.count > 0 {
-            self.to_end(limit, now)
+            self.time_left(limit, now)
         } else {
             Micros::ZERO
         }
     }
 
-    fn to_end(&self, limit: &Limit, now: Timestamp) -> Micros {
+    fn time_left(self, limit: &Limit, now: Timestamp) -> Micros {
         end_of(limit, self.start).since(now)
     }
 }

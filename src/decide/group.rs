@@ -109,7 +109,7 @@ fn weigh(
             }
         },
         Hits::Take(hits) if check.charge == Charge::Always => {
-            charge(place, check, &mut weighed, hits, counters)
+            charge(place, check, &mut weighed, hits, counters);
         }
         Hits::Take(_) | Hits::Look => {}
     }

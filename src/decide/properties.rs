@@ -1,6 +1,8 @@
 //! What must hold of every algorithm, searched for over random limits, histories and clocks, beside a slow exact model
 //! of each.
 
+#![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)] // Moments of this century fit either way.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

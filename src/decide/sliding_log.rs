@@ -46,7 +46,7 @@ impl LogView {
         if asked <= self.remaining(limit) {
             Fit::Now
         } else {
-            Fit::Later(self.left_after(limit, self.retry, now))
+            Fit::Later(leaves_after(limit, self.retry, now))
         }
     }
 
@@ -67,22 +67,22 @@ impl LogView {
 
     /// When one hit more than now would fit; none when nothing is used.
     pub fn next_after(&self, limit: &Limit, now: Timestamp) -> Option<Micros> {
-        (self.used > 0).then(|| self.left_after(limit, self.next, now))
+        (self.used > 0).then(|| leaves_after(limit, self.next, now))
     }
 
     /// When nothing of it counts any more.
     pub fn reset_after(&self, limit: &Limit, now: Timestamp) -> Micros {
         if self.used > 0 {
-            self.left_after(limit, self.last, now)
+            leaves_after(limit, self.last, now)
         } else {
             Micros::ZERO
         }
     }
+}
 
-    fn left_after(&self, limit: &Limit, mark: Timestamp, now: Timestamp) -> Micros {
-        // A mark from the future, left by a clock that was set back, counts as made now.
-        mark.min(now).plus(limit.period().length()).since(now)
-    }
+/// When a mark no longer counts. One from the future, left by a clock that was set back, counts as made now.
+fn leaves_after(limit: &Limit, mark: Timestamp, now: Timestamp) -> Micros {
+    mark.min(now).plus(limit.period().length()).since(now)
 }
 
 /// One mark: so many hits in all had been admitted by this time.
@@ -204,9 +204,9 @@ impl Log {
         while low < high {
             let middle = usize::midpoint(low, high);
             if self.between(base, middle) >= hits {
-                high = middle
+                high = middle;
             } else {
-                low = middle + 1
+                low = middle + 1;
             }
         }
         low

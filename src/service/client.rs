@@ -128,7 +128,7 @@ impl Client {
                 code: status.code(),
                 message: status.message().to_owned(),
             })?;
-        read_reply(answer.into_inner())
+        read_reply(answer.get_ref())
     }
 }
 
@@ -162,7 +162,7 @@ fn write_descriptor(descriptor: &Descriptor) -> RateLimitDescriptor {
     }
 }
 
-fn read_reply(wire: RateLimitResponse) -> Result<Reply, AskError> {
+fn read_reply(wire: &RateLimitResponse) -> Result<Reply, AskError> {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     Ok(Reply {
         verdict: read_verdict(wire.overall_code()).ok_or(AskError::NoVerdict)?,

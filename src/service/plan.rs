@@ -171,15 +171,14 @@ fn arrange<'p>(
                 .position(|other| (other.gives_back(), &keys[other.key.clone()]) == name)
         };
         places[at] = same.unwrap_or(checks.len());
-        match same {
-            Some(place) => merge(&mut checks[place], &check),
-            None => {
-                if many {
-                    seen.insert(name, checks.len());
-                }
-                checks.push(check);
-            }
+        if let Some(place) = same {
+            merge(&mut checks[place], &check);
+            continue;
         }
+        if many {
+            seen.insert(name, checks.len());
+        }
+        checks.push(check);
     }
     (checks, places)
 }

@@ -93,9 +93,9 @@ fn part(into: &mut Vec<u8>, bytes: &[u8]) {
     into.extend_from_slice(decimal(escaped, &mut digits));
     into.push(b':');
     if escaped == bytes.len() {
-        into.extend_from_slice(bytes)
+        into.extend_from_slice(bytes);
     } else {
-        escape(into, bytes)
+        escape(into, bytes);
     }
 }
 

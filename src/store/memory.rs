@@ -384,7 +384,15 @@ mod tests {
                 charge: Charge::AllOrNothing,
             })
             .collect();
-        !store.decide_now(&Group { checks: &checks, longest_wait: Micros::ZERO }, now).refused
+        !store
+            .decide_now(
+                &Group {
+                    checks: &checks,
+                    longest_wait: Micros::ZERO,
+                },
+                now,
+            )
+            .refused
     }
 
     fn at(seconds: u64) -> Timestamp {
@@ -393,9 +401,12 @@ mod tests {
 
     #[test]
     fn threads_together_admit_exactly_the_budget() {
-        for algorithm in
-            [Algorithm::TokenBucket, Algorithm::SlidingWindow, Algorithm::FixedWindow, Algorithm::SlidingLog]
-        {
+        for algorithm in [
+            Algorithm::TokenBucket,
+            Algorithm::SlidingWindow,
+            Algorithm::FixedWindow,
+            Algorithm::SlidingLog,
+        ] {
             let limit = limit(algorithm, 500);
             for round in 0..40 {
                 let store = Memory::new(1000, Arc::new(Counted::default()));
@@ -439,7 +450,10 @@ mod tests {
         });
         assert_eq!(admitted.into_inner(), 300);
         for key in keys {
-            assert!(!takes(&store, &[key], &limit, at(0)), "every counter of the group was charged alike");
+            assert!(
+                !takes(&store, &[key], &limit, at(0)),
+                "every counter of the group was charged alike"
+            );
         }
     }
 
@@ -455,7 +469,11 @@ mod tests {
         let own = u32::try_from(store.len()).expect("few") - 1;
         assert!(own <= 8 * SHARDS as u32, "{own}");
         assert!(observer.overflowed.load(Ordering::Relaxed) > 1400);
-        assert_eq!(firsts, own + 3, "each counter that is held, and three among all the rest");
+        assert_eq!(
+            firsts,
+            own + 3,
+            "each counter that is held, and three among all the rest"
+        );
         // Two new counters of one limit in one group are two counters still.
         let fresh = Memory::new(1, Arc::clone(&observer) as Arc<dyn StoreObserver>);
         for client in 0..500 {
@@ -478,7 +496,12 @@ mod tests {
         let limit = limit(Algorithm::FixedWindow, 3);
         for minute in 0..40 {
             for client in 0..4_000 {
-                takes(&store, &[key(minute * 4_000 + client)], &limit, at(minute as u64 * 60));
+                takes(
+                    &store,
+                    &[key(minute * 4_000 + client)],
+                    &limit,
+                    at(minute as u64 * 60),
+                );
             }
         }
         assert!(store.len() < 24_000, "{} of 160000 are still held", store.len());

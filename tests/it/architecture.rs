@@ -15,26 +15,89 @@ struct Layer {
 }
 
 const LAYERS: &[Layer] = &[
-    Layer { name: "domain", below: &[], crates: &["bytes", "smallvec", "thiserror"] },
-    Layer { name: "clock", below: &["domain"], crates: &["libc"] },
-    Layer { name: "policy", below: &["domain"], crates: &POLICY },
-    Layer { name: "decide", below: &["domain"], crates: &["smallvec"] },
-    Layer { name: "store", below: &["domain", "decide"], crates: &STORE },
-    Layer { name: "store/redis", below: &["domain", "decide", "store"], crates: &REDIS },
-    Layer { name: "proto", below: &[], crates: &["prost", "tonic"] },
-    Layer { name: "service", below: &["domain", "clock", "policy", "store", "proto"], crates: &SERVICE },
-    Layer { name: "telemetry", below: &["domain", "clock", "policy", "store", "service"], crates: &TELEMETRY },
+    Layer {
+        name: "domain",
+        below: &[],
+        crates: &["bytes", "smallvec", "thiserror"],
+    },
+    Layer {
+        name: "clock",
+        below: &["domain"],
+        crates: &["libc"],
+    },
+    Layer {
+        name: "policy",
+        below: &["domain"],
+        crates: &POLICY,
+    },
+    Layer {
+        name: "decide",
+        below: &["domain"],
+        crates: &["smallvec"],
+    },
+    Layer {
+        name: "store",
+        below: &["domain", "decide"],
+        crates: &STORE,
+    },
+    Layer {
+        name: "store/redis",
+        below: &["domain", "decide", "store"],
+        crates: &REDIS,
+    },
+    Layer {
+        name: "proto",
+        below: &[],
+        crates: &["prost", "tonic"],
+    },
+    Layer {
+        name: "service",
+        below: &["domain", "clock", "policy", "store", "proto"],
+        crates: &SERVICE,
+    },
+    Layer {
+        name: "telemetry",
+        below: &["domain", "clock", "policy", "store", "service"],
+        crates: &TELEMETRY,
+    },
     Layer {
         name: "cli",
-        below: &["domain", "clock", "policy", "store", "store/redis", "service", "telemetry"],
+        below: &[
+            "domain",
+            "clock",
+            "policy",
+            "store",
+            "store/redis",
+            "service",
+            "telemetry",
+        ],
         crates: &CLI,
     },
-    Layer { name: "main", below: &["cli"], crates: &["mimalloc"] },
+    Layer {
+        name: "main",
+        below: &["cli"],
+        crates: &["mimalloc"],
+    },
 ];
 
-const POLICY: [&str; 8] =
-    ["bytes", "granit_parser", "hashbrown", "ipnet", "serde_json", "siphasher", "smallvec", "thiserror"];
-const STORE: [&str; 6] = ["hashbrown", "parking_lot", "ring", "siphasher", "smallvec", "thiserror"];
+const POLICY: [&str; 8] = [
+    "bytes",
+    "granit_parser",
+    "hashbrown",
+    "ipnet",
+    "serde_json",
+    "siphasher",
+    "smallvec",
+    "thiserror",
+];
+const STORE: [&str; 6] = [
+    "hashbrown",
+    "parking_lot",
+    "ring",
+    "siphasher",
+    "smallvec",
+    "thiserror",
+];
 const REDIS: [&str; 4] = ["parking_lot", "redis", "thiserror", "tokio"];
 const SERVICE: [&str; 18] = [
     "arc_swap",
@@ -56,8 +119,22 @@ const SERVICE: [&str; 18] = [
     "tonic_reflection",
     "tracing",
 ];
-const TELEMETRY: [&str; 5] = ["hashbrown", "parking_lot", "prometheus_client", "tracing", "tracing_subscriber"];
-const CLI: [&str; 7] = ["bytes", "clap", "jiff", "serde_json", "thiserror", "tokio", "tracing"];
+const TELEMETRY: [&str; 5] = [
+    "hashbrown",
+    "parking_lot",
+    "prometheus_client",
+    "tracing",
+    "tracing_subscriber",
+];
+const CLI: [&str; 7] = [
+    "bytes",
+    "clap",
+    "jiff",
+    "serde_json",
+    "thiserror",
+    "tokio",
+    "tracing",
+];
 
 /// What no layer in this list may touch: it takes time as an argument, and neither waits nor reads nor writes.
 const PURE: &[&str] = &["domain", "policy", "decide"];
@@ -91,7 +168,10 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 fn layer_of(path: &str) -> Option<&'static Layer> {
     LAYERS
         .iter()
-        .filter(|layer| path.strip_prefix(layer.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        .filter(|layer| {
+            path.strip_prefix(layer.name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
         .max_by_key(|layer| layer.name.len())
 }
 
@@ -119,7 +199,9 @@ fn layers_named(line: &str) -> Vec<&'static Layer> {
             None => vec![rest.to_owned()],
         };
         for path in paths {
-            let end = path.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(path.len());
+            let end = path
+                .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
+                .unwrap_or(path.len());
             named.extend(layer_of(&path[..end].replace("::", "/")));
         }
     }
@@ -130,7 +212,9 @@ fn layers_named(line: &str) -> Vec<&'static Layer> {
 fn first_words(line: &str) -> BTreeSet<&str> {
     let mut words = BTreeSet::new();
     for (at, _) in line.match_indices("::") {
-        let start = line[..at].rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |before| before + 1);
+        let start = line[..at]
+            .rfind(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .map_or(0, |before| before + 1);
         let word = &line[start..at];
         let continues = line[..start].ends_with("::");
         if !continues && word.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -145,7 +229,11 @@ fn dependencies() -> BTreeSet<String> {
     let manifest = fs::read_to_string(repository("Cargo.toml")).expect("a manifest");
     let section = manifest.split("[dependencies]\n").nth(1).expect("dependencies");
     let section = section.split("\n[").next().expect("its end");
-    section.lines().filter_map(|line| line.split([' ', '=']).next()).map(|name| name.replace('-', "_")).collect()
+    section
+        .lines()
+        .filter_map(|line| line.split([' ', '=']).next())
+        .map(|name| name.replace('-', "_"))
+        .collect()
 }
 
 #[test]
@@ -157,7 +245,12 @@ fn imports_point_down_and_crates_stay_in_their_layer() {
     assert!(files.len() > 30, "where have the sources gone?");
     let mut stray = Vec::new();
     for file in files {
-        let path = file.strip_prefix(&root).expect("below src").with_extension("").to_string_lossy().into_owned();
+        let path = file
+            .strip_prefix(&root)
+            .expect("below src")
+            .with_extension("")
+            .to_string_lossy()
+            .into_owned();
         let name = path.strip_suffix("/mod").unwrap_or(&path);
         if name == "lib" {
             continue;
@@ -194,10 +287,21 @@ fn imports_point_down_and_crates_stay_in_their_layer() {
 
 #[test]
 fn a_stray_import_is_seen() {
-    let named = |line| layers_named(line).iter().map(|layer| layer.name).collect::<Vec<_>>();
+    let named = |line| {
+        layers_named(line)
+            .iter()
+            .map(|layer| layer.name)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(named("use crate::store::redis::RedisUrl;"), ["store/redis"]);
-    assert_eq!(named("use crate::{domain::time::Micros, service};"), ["domain", "service"]);
+    assert_eq!(
+        named("use crate::{domain::time::Micros, service};"),
+        ["domain", "service"]
+    );
     assert_eq!(named("let x: crate::policy::Rule = y;"), ["policy"]);
-    assert_eq!(first_words("use redis::aio::X; tokio::spawn(f)"), BTreeSet::from(["redis", "tokio"]));
+    assert_eq!(
+        first_words("use redis::aio::X; tokio::spawn(f)"),
+        BTreeSet::from(["redis", "tokio"])
+    );
     assert_eq!(code_of("use a::{\n    b,\n};\n// use c::d;\n").lines().count(), 1);
 }
