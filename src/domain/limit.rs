@@ -125,6 +125,12 @@ impl Period {
         Self { unit, multiplier: 1 }
     }
 
+    /// So many times `unit`; none when that is longer than a limit's period may be, or nothing.
+    pub fn new(unit: Unit, multiplier: u32) -> Option<Self> {
+        let period = Self { unit, multiplier };
+        (multiplier > 0 && period.length() <= LONGEST_PERIOD).then_some(period)
+    }
+
     /// Its length, months of 30 and years of 365 days.
     pub const fn length(self) -> Micros {
         Micros::new(self.unit.length().get().saturating_mul(self.multiplier as u64))

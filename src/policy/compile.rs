@@ -53,8 +53,23 @@ fn policy(domain: &Arc<str>, documents: &[DocumentForm], report: &mut Report) ->
     let Compiler { tree, rules, .. } = compiler;
     Policy {
         domain: Bytes::copy_from_slice(domain.as_bytes()),
+        overrides: overrides(rules.len()),
         rules,
         tree,
+    }
+}
+
+/// The rule of limits that come with a request and have no other.
+fn overrides(index: usize) -> Rule {
+    Rule {
+        index,
+        path: Arc::from("override"),
+        shadow_mode: false,
+        binding: Binding::Always,
+        charge: Charge::default(),
+        cost: 1,
+        advice: None,
+        budget: Budget::Flat(super::Limits::Unlimited),
     }
 }
 

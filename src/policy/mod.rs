@@ -131,6 +131,7 @@ fn hash<N, B: AsRef<[u8]>>(sources: &[(N, B)]) -> u64 {
 pub struct Policy {
     domain: Bytes,
     rules: Vec<Rule>,
+    overrides: Rule,
     tree: Tree,
 }
 
@@ -143,6 +144,12 @@ impl Policy {
     /// The rules, in the order of the files.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rule of limits that requests bring along where no other is about them. Its index follows the last of
+    /// [`rules`](Self::rules).
+    pub const fn overrides(&self) -> &Rule {
+        &self.overrides
     }
 
     /// Where a descriptor arrives: at the rule that its entries lead to, one level each, down to the last.

@@ -102,15 +102,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.policies.load().tally(self.core).called(None, Cause::Invalid);
     }
 
-    /// Counts that `descriptors` brought limits of their own, which are not heeded yet: the policy's hold instead. An
-    /// error would let the request pass without any.
+    /// Counts that `descriptors` brought limits of their own that cannot be read: the policy's hold instead. An error
+    /// would let the request pass without any.
     pub fn ignore_overrides(&self, descriptors: u32) {
         self.policies.observer().overrides_ignored(descriptors);
         if self.policies.overrides.permits(self.clock.now()) {
             tracing::warn!(
                 descriptors,
-                "a request brings its own limit, which is not supported yet; the policy's limits are used instead \
-                 (said at most once a minute)"
+                "a request brings a limit in a unit that is unknown or longer than ten years; the policy's limits hold \
+                 instead (said at most once a minute)"
             );
         }
     }
@@ -138,7 +138,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
             .filter(|(check, _)| !check.rule.shadow_mode)
             .map(|(check, decision)| Budget {
-                limit: check.limit,
+                limit: &check.limit,
                 decision,
             })
             .collect();
@@ -153,7 +153,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let refusing: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
             .filter(|(check, decision)| refuses(check.rule, decision))
             .map(|(check, decision)| Budget {
-                limit: check.limit,
+                limit: &check.limit,
                 decision,
             })
             .collect();
@@ -237,7 +237,7 @@ fn status(plan: &Plan<'_>, reached: &Reached<'_>, decisions: &Decisions) -> Stat
     };
     let shown = places
         .iter()
-        .filter_map(|&place| Some((plan.check(place).limit, decisions.checks.get(place)?)))
+        .filter_map(|&place| Some((&*plan.check(place).limit, decisions.checks.get(place)?)))
         .min_by_key(|(_, decision)| order(rule, decision));
     let Some((limit, decision)) = shown else {
         return Status::UNLIMITED;

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 pub trait Observer: Send + Sync + 'static {
     /// These policies are about to come into force. The answer counts what happens under them: one tally per core.
     fn opens(&self, generation: u64, policies: &[&Policy]) -> Vec<Arc<dyn Tally>>;
-    /// A request brought limits of its own, which are not heeded.
+    /// A request brought limits of its own that cannot be read and are not heeded.
     fn overrides_ignored(&self, descriptors: u32);
 }
 

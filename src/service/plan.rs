@@ -1,17 +1,18 @@
 //! From what a request's descriptors reached to the group of checks that a store is asked to decide.
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::domain::check::{Check, Group};
-use crate::domain::descriptor::Request;
-use crate::domain::limit::Limit;
+use crate::domain::check::{Binding, Check, Group};
+use crate::domain::descriptor::{Descriptor, Override, Request};
+use crate::domain::limit::{Algorithm, Limit, LimitSpec};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
-use crate::policy::{Limits, Policy, Rule};
+use crate::policy::{Found, Limits, Policy, Rule};
 use crate::store::key::Keys;
 
 /// Up to this many wanted checks are compared with each other rather than hashed.
@@ -46,7 +47,7 @@ pub(super) struct Planned<'p> {
     /// The rule it comes from.
     pub(super) rule: &'p Rule,
     /// The limit it is held to.
-    pub(super) limit: &'p Limit,
+    pub(super) limit: Held<'p>,
     hits: Hits,
 }
 
@@ -56,45 +57,39 @@ impl Planned<'_> {
     }
 }
 
+/// A limit of the policy, or one that the request brought along.
+#[derive(Debug)]
+pub(super) enum Held<'p> {
+    OfPolicy(&'p Limit),
+    OfRequest(Box<Limit>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Limit;
+
+    fn deref(&self) -> &Limit {
+        match self {
+            Self::OfPolicy(limit) => limit,
+            Self::OfRequest(limit) => limit,
+        }
+    }
+}
+
 impl<'p> Plan<'p> {
     /// Matches every descriptor of `request` and lays out the checks.
     pub(super) fn new(request: &Request, policy: &'p Policy, keys: &Keys) -> Self {
-        let mut buffer = KeyBuffer::take();
-        let mut wanted: SmallVec<[Planned<'p>; 2]> = SmallVec::new();
-        let mut reached: SmallVec<[Reached<'p>; 2]> = SmallVec::with_capacity(request.descriptors.len());
-        for descriptor in &request.descriptors {
-            if descriptor.entries.is_empty() {
-                reached.push(Reached::Nothing);
-                continue;
-            }
-            let Some(found) = policy.find(&descriptor.entries) else {
-                reached.push(Reached::NoRule);
-                continue;
-            };
-            let limits = match found.limits {
-                Limits::Unlimited => {
-                    reached.push(Reached::Unlimited(found.rule));
-                    continue;
-                }
-                Limits::Held(limits) => limits,
-            };
-            let first = wanted.len();
-            for limit in limits {
-                let counted = found
-                    .counted
-                    .iter()
-                    .map(|entry| (entry.key, entry.value.as_ref()));
-                let key = buffer.append(|into| keys.write(into, &request.domain, counted, limit));
-                let hits = descriptor.hits.times(found.rule.cost);
-                wanted.push(Planned {
-                    key,
-                    rule: found.rule,
-                    limit,
-                    hits,
-                });
-            }
-            reached.push(Reached::Limited(found.rule, (first..wanted.len()).collect()));
-        }
+        let mut draft = Draft {
+            domain: &request.domain,
+            keys,
+            buffer: KeyBuffer::take(),
+            wanted: SmallVec::new(),
+        };
+        let mut reached: SmallVec<[Reached<'p>; 2]> = request
+            .descriptors
+            .iter()
+            .map(|descriptor| draft.reach(descriptor, policy))
+            .collect();
+        let Draft { buffer, wanted, .. } = draft;
         let (checks, places) = arrange(wanted, &buffer.0);
         for reached in &mut reached {
             if let Reached::Limited(_, wanted) = reached {
@@ -129,13 +124,110 @@ impl<'p> Plan<'p> {
             .iter()
             .map(|check| Check {
                 key: &self.keys.0[check.key.clone()],
-                limit: check.limit,
+                limit: &check.limit,
                 hits: check.hits,
                 binding: check.rule.binding,
                 charge: check.rule.charge,
             })
             .collect()
     }
+}
+
+/// A plan in the making: checks in the order of the request, counters perhaps named twice.
+struct Draft<'p, 'r> {
+    domain: &'r [u8],
+    keys: &'r Keys,
+    buffer: KeyBuffer,
+    wanted: SmallVec<[Planned<'p>; 2]>,
+}
+
+impl<'p> Draft<'p, '_> {
+    /// Wants the checks that `descriptor` asks for.
+    fn reach(&mut self, descriptor: &Descriptor, policy: &'p Policy) -> Reached<'p> {
+        if descriptor.entries.is_empty() {
+            return Reached::Nothing;
+        }
+        let found = policy.find(&descriptor.entries);
+        if let Some(limit) = descriptor.limit.and_then(limit_of_request) {
+            return self.reach_override(descriptor, found.as_ref(), limit, policy);
+        }
+        let Some(found) = found else {
+            return Reached::NoRule;
+        };
+        let Limits::Held(limits) = found.limits else {
+            return Reached::Unlimited(found.rule);
+        };
+        let first = self.wanted.len();
+        for limit in limits {
+            let counted = found
+                .counted
+                .iter()
+                .map(|entry| (entry.key, entry.value.as_ref()));
+            let key = self
+                .buffer
+                .append(|into| self.keys.write(into, self.domain, counted, limit));
+            let hits = descriptor.hits.times(found.rule.cost);
+            self.wanted.push(Planned {
+                key,
+                rule: found.rule,
+                limit: Held::OfPolicy(limit),
+                hits,
+            });
+        }
+        Reached::Limited(found.rule, (first..self.wanted.len()).collect())
+    }
+
+    /// A request's own limit replaces all those of the rule, and holds where no rule is about the descriptor. Its
+    /// counter is its own, so that it cannot disturb the rule's.
+    fn reach_override(
+        &mut self,
+        descriptor: &Descriptor,
+        found: Option<&Found<'p, '_>>,
+        limit: Limit,
+        policy: &'p Policy,
+    ) -> Reached<'p> {
+        let rule = found.map_or_else(|| policy.overrides(), |found| found.rule);
+        let key = self.buffer.append(|into| match found {
+            Some(found) => {
+                let counted = found
+                    .counted
+                    .iter()
+                    .map(|entry| (entry.key, entry.value.as_ref()));
+                self.keys.write_override(into, self.domain, counted, &limit);
+            }
+            None => {
+                let all = descriptor
+                    .entries
+                    .iter()
+                    .map(|entry| (entry.key.as_ref(), entry.value.as_ref()));
+                self.keys.write_override(into, self.domain, all, &limit);
+            }
+        });
+        let hits = descriptor.hits.times(rule.cost);
+        self.wanted.push(Planned {
+            key,
+            rule,
+            limit: Held::OfRequest(Box::new(limit)),
+            hits,
+        });
+        Reached::Limited(rule, smallvec![self.wanted.len() - 1])
+    }
+}
+
+/// A limit that a request brought along, counted in a sliding window.
+fn limit_of_request(asked: Override) -> Option<Limit> {
+    static NAME: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("override"));
+    Limit::new(LimitSpec {
+        name: Arc::clone(&NAME),
+        named: false,
+        count: asked.count,
+        period: asked.period,
+        algorithm: Algorithm::SlidingWindow,
+        burst: None,
+        delay: Micros::ZERO,
+        calendar: true,
+    })
+    .ok()
 }
 
 /// `checks` as one question. Answers cannot be held, so no check may be delayed.
@@ -173,7 +265,7 @@ fn arrange<'p>(
         };
         places[at] = same.unwrap_or(checks.len());
         if let Some(place) = same {
-            merge(&mut checks[place], &check);
+            merge(&mut checks[place], check);
             continue;
         }
         if many {
@@ -185,14 +277,17 @@ fn arrange<'p>(
 }
 
 /// One counter asked twice is asked for the larger hits. Where a gateway sends one client under two plans, the
-/// smaller of the two budgets holds.
-fn merge<'p>(into: &mut Planned<'p>, check: &Planned<'p>) {
+/// smaller of the two budgets holds; where one of two rules is only watched, the other binds.
+fn merge<'p>(into: &mut Planned<'p>, check: Planned<'p>) {
     into.hits = match (into.hits, check.hits) {
         (Hits::Take(one), Hits::Take(other)) => Hits::Take(one.max(other)),
         (Hits::GiveBack(one), Hits::GiveBack(other)) => Hits::GiveBack(one.max(other)),
         (Hits::Look, other) => other,
         (one, _) => one,
     };
+    if into.rule.binding != Binding::Always && check.rule.binding == Binding::Always {
+        into.rule = check.rule;
+    }
     if check.limit.capacity() < into.limit.capacity() {
         into.limit = check.limit;
     }

@@ -159,7 +159,8 @@ impl Layout {
         let mut cells = CAUSES;
         let mut domains = Vec::with_capacity(policies.len());
         for policy in policies {
-            let rules: Vec<_> = policy.rules().iter().map(|rule| Arc::clone(&rule.path)).collect();
+            let rules = policy.rules().iter().chain([policy.overrides()]);
+            let rules: Vec<_> = rules.map(|rule| Arc::clone(&rule.path)).collect();
             let name = Arc::from(String::from_utf8_lossy(policy.domain()).as_ref());
             let first = cells;
             cells += CAUSES + rules.len() * PER_RULE;

@@ -9,6 +9,7 @@ mod cli;
 mod deploy;
 mod envoy;
 mod harness;
+mod overrides;
 mod policies;
 mod readme;
 mod recorded;

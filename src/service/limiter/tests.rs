@@ -207,6 +207,7 @@ fn request(domain: &'static str, descriptors: &[(&str, Hits)]) -> Request {
             .map(entry)
             .collect(),
         hits,
+        limit: None,
     };
     Request {
         domain: Bytes::from_static(domain.as_bytes()),

@@ -142,6 +142,7 @@ async fn ask(client: &mut Client, name: &'static str) -> Result<Reply, AskError>
             &[Descriptor {
                 entries,
                 hits: Hits::Take(1),
+                limit: None,
             }],
         )
         .await
