@@ -1,8 +1,11 @@
 //! Between the wire and our own words. The only file that knows both, and the one that says what a zero means.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost_types::value::Kind;
-use prost_types::{Duration, Struct, Value};
+use prost_types::{Duration, ListValue, Struct, Value};
+use serde_json::Value as Json;
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Header, ShownLimit, Status};
@@ -10,6 +13,7 @@ use crate::domain::descriptor::{Descriptor, Entry, Override, Request};
 use crate::domain::limit::{Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::verdict::Verdict;
+use crate::policy::metadata::Metadata;
 use crate::proto::envoy::config::core::v3::HeaderValue;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
@@ -194,7 +198,7 @@ fn write_headers(headers: SmallVec<[Header; 4]>) -> Vec<HeaderValue> {
     headers.into_iter().map(write).collect()
 }
 
-/// What access logs and later filters can read. Nothing that a caller sent is in it.
+/// What access logs and later filters can read.
 fn metadata(answer: &Answer) -> Struct {
     let verdict = match answer.verdict {
         Verdict::UnderLimit => "ok",
@@ -208,7 +212,57 @@ fn metadata(answer: &Answer) -> Struct {
     if let Some(rule) = &answer.rule {
         put("rule", Kind::StringValue(rule.clone()));
     }
+    if !answer.uncounted.is_empty() {
+        put("uncounted", Kind::StructValue(entries(&answer.uncounted)));
+    }
+    if !answer.metadata.is_empty() {
+        put("metadata", Kind::StructValue(merged(&answer.metadata)));
+    }
     struct_
+}
+
+/// Of two entries with one key the first.
+fn entries(entries: &[Entry]) -> Struct {
+    let mut struct_ = Struct::default();
+    for entry in entries {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let value = Value {
+            kind: Some(Kind::StringValue(text(&entry.value))),
+        };
+        struct_.fields.entry(text(&entry.key)).or_insert(value);
+    }
+    struct_
+}
+
+/// Of two members with one name the first.
+fn merged(all: &[Arc<Metadata>]) -> Struct {
+    let mut struct_ = Struct::default();
+    for (name, value) in all.iter().flat_map(|metadata| metadata.iter()) {
+        struct_
+            .fields
+            .entry(name.clone())
+            .or_insert_with(|| write_json(value));
+    }
+    struct_
+}
+
+fn write_json(json: &Json) -> Value {
+    let kind = match json {
+        Json::Null => Kind::NullValue(0),
+        Json::Bool(yes) => Kind::BoolValue(*yes),
+        Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Kind::StringValue(text.clone()),
+        Json::Array(items) => Kind::ListValue(ListValue {
+            values: items.iter().map(write_json).collect(),
+        }),
+        Json::Object(members) => Kind::StructValue(Struct {
+            fields: members
+                .iter()
+                .map(|(name, value)| (name.clone(), write_json(value)))
+                .collect(),
+        }),
+    };
+    Value { kind: Some(kind) }
 }
 
 #[cfg(test)]
@@ -403,6 +457,8 @@ mod tests {
                 },
                 Status::UNLIMITED,
             ],
+            metadata: SmallVec::new(),
+            uncounted: SmallVec::new(),
             headers: smallvec![Header {
                 name: "retry-after",
                 value: "9".to_owned()
@@ -436,7 +492,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_never_an_empty_message() {
-        let wire = response(Answer::unlimited(Cause::NoRule, 1));
+        let wire = response(Answer::untouched(Cause::NoRule, 1));
         assert_eq!(wire.overall_code(), Code::Ok);
         assert!(!wire.encode_to_vec().is_empty());
     }

@@ -25,6 +25,8 @@ pub trait Tally: Send + Sync + 'static {
     fn decided(&self, domain: usize, rule: usize, verdict: Verdict);
     /// A rule that is only watched would have refused.
     fn shadow_refused(&self, domain: usize, rule: usize);
+    /// A call asked a rule for more hits than it can ever hold.
+    fn refused_for_size(&self, domain: usize, rule: usize);
 }
 
 /// Counts nothing: for cores that nobody counts.
@@ -35,4 +37,5 @@ impl Tally for Uncounted {
     fn called(&self, _domain: Option<usize>, _cause: Cause) {}
     fn decided(&self, _domain: usize, _rule: usize, _verdict: Verdict) {}
     fn shadow_refused(&self, _domain: usize, _rule: usize) {}
+    fn refused_for_size(&self, _domain: usize, _rule: usize) {}
 }

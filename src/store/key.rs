@@ -58,6 +58,19 @@ impl Keys {
         write_algorithm(into, limit);
     }
 
+    /// Appends the key of the one counter that these entries of `domain` have per period, whichever limit counts in it.
+    pub fn write_nameless<'a>(
+        &self,
+        into: &mut Vec<u8>,
+        domain: &[u8],
+        counted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        limit: &Limit,
+    ) {
+        self.write_entries(into, domain, counted);
+        into.push(b'n');
+        write_algorithm(into, limit);
+    }
+
     fn write_entries<'a>(
         &self,
         into: &mut Vec<u8>,
