@@ -58,7 +58,7 @@ impl App {
     /// # Errors
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
-        let policies = sources::load(&settings.policies).map_err(AppError::Policy)?;
+        let policies = sources::load(&settings.policies, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::args::ServeArgs;
+use crate::policy::Assumed;
 use crate::service::headers::HeaderStyle;
 use crate::service::server::ServerOptions;
 use crate::store::redis::RedisUrl;
@@ -30,8 +31,10 @@ pub struct Settings {
     pub max_counters: usize,
     /// In front of every counter's key.
     pub key_prefix: String,
-    /// Which headers answers carry.
-    pub headers: HeaderStyle,
+    /// What policy files are taken to say.
+    pub assumed: Assumed,
+    /// Which headers answers carry, where that was said.
+    pub headers: Option<HeaderStyle>,
     /// How the server runs.
     pub server: ServerOptions,
     /// Where the real addresses are written.
@@ -99,7 +102,7 @@ impl Settings {
         let local = read.value("on-store-failure", &args.on_store_failure, decides_locally);
         let instances = read.optional("instances", args.instances.as_deref(), number::<NonZeroU32>);
         let max_counters = read.value("max-counters", &args.max_counters, number::<NonZeroU32>);
-        let headers = read.value("headers", &args.headers, headers);
+        let headers = read.optional("headers", args.headers.as_deref(), headers);
         let workers = read.optional("workers", args.workers.as_deref(), number::<NonZeroU32>);
         let drain = read.value("drain", &args.drain, time);
         let connection_age = read.value("connection-age", &args.connection_age, age);
@@ -111,6 +114,7 @@ impl Settings {
         let all = || {
             Some(Self {
                 policies: args.policies,
+                assumed: args.assume.assumed(),
                 grpc: grpc?,
                 admin: admin?,
                 store: match url? {
@@ -349,7 +353,7 @@ mod tests {
         assert_eq!(settings.admin.to_string(), "127.0.0.1:8080");
         assert!(matches!(settings.store, StoreSettings::Memory));
         assert_eq!(settings.server.drain, Duration::from_secs(5));
-        assert_eq!(settings.headers, HeaderStyle::Ietf);
+        assert_eq!(settings.headers, None);
         assert!(settings.server.workers >= 1);
     }
 

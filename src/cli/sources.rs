@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
+use crate::policy::{Assumed, PolicySet};
 
 /// A file's name as it is shown in messages, and its bytes.
 pub type Source = (String, Vec<u8>);
@@ -15,8 +15,8 @@ pub type Source = (String, Vec<u8>);
 ///
 /// # Errors
 /// Everything that is wrong: with the paths, or else with what the files say.
-pub fn load(paths: &[PathBuf]) -> Result<PolicySet, Problems> {
-    PolicySet::parse(&read(paths)?)
+pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> {
+    PolicySet::parse_assuming(&read(paths)?, assumed)
 }
 
 /// Reads files, and of folders every `*.yaml` and `*.yml` directly in them, in the order of their names and without

@@ -10,10 +10,12 @@ fn entries(descriptor: &str) -> Vec<Entry> {
             value: Bytes::copy_from_slice(value.as_bytes()),
         }
     };
+    // A comma before a blank is part of a value.
+    let descriptor = descriptor.replace(", ", "\u{1}");
     descriptor
         .split(',')
         .filter(|text| !text.is_empty())
-        .map(entry)
+        .map(|text| entry(&text.replace('\u{1}', ", ")))
         .collect()
 }
 
@@ -392,7 +394,7 @@ descriptors:
     check(policy, "net=10.1.3.99", "none");
     check(
         policy,
-        "xff=9.9.9.9\\, 1.1.1.1",
+        "xff=9.9.9.9, 1.1.1.1",
         "xff: 8/day 8 sliding_window [xff=9.9.9.9]",
     );
     check(

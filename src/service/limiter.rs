@@ -38,8 +38,8 @@ pub struct Limiter<S, C> {
     clock: C,
     /// How counters are named.
     keys: Keys,
-    /// Which headers answers carry.
-    headers: HeaderStyle,
+    /// Which headers answers carry, where that was said.
+    headers: Option<HeaderStyle>,
     random: Random,
 }
 
@@ -51,7 +51,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         store: S,
         clock: C,
         keys: Keys,
-        headers: HeaderStyle,
+        headers: Option<HeaderStyle>,
     ) -> Self {
         let random = Random::new(clock.now().as_micros() ^ (core as u64).rotate_left(32));
         Self {
@@ -144,14 +144,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         };
         if plan.compat {
             let met: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions).map(budget).collect();
-            headers::add_as_reference(self.headers, &met, &mut answer.headers);
+            let style = self.headers.unwrap_or(HeaderStyle::Off);
+            headers::add_as_reference(style, &met, &mut answer.headers);
             return answer;
         }
         let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
             .filter(|(check, _)| !check.shadow)
             .map(budget)
             .collect();
-        headers::add(self.headers, &enforced, &mut answer.headers);
+        headers::add(self.headers.unwrap_or_default(), &enforced, &mut answer.headers);
         if decisions.refused {
             self.explain_refusal(plan, decisions, &mut answer);
         }

@@ -59,7 +59,7 @@ impl Bench {
             Memory::new(1000, Arc::new(Silent)),
             clock.clone(),
             Keys::new("test"),
-            HeaderStyle::Off,
+            Some(HeaderStyle::Off),
         );
         Self { limiter, clock }
     }
@@ -156,7 +156,7 @@ async fn another_number_goes_on_with_what_was_used_and_another_period_starts_afr
 #[tokio::test]
 async fn it_holds_where_no_rule_does() {
     let bench = Bench::new();
-    assert_eq!(bench.shown("other", None).await, (OK, u32::MAX, None));
+    assert_eq!(bench.shown("other", None).await, (OK, 0, None));
     assert_eq!(
         bench.shown("other", Some((1, Unit::Hour))).await,
         (OK, 0, named(1))

@@ -169,7 +169,7 @@ impl Bench {
         let policies = Arc::new(Policies::new(policies(POLICY), Arc::new(notes)));
         let clock = ManualClock::at(Timestamp::from_micros(1_000_000));
         let keys = Keys::new("test");
-        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, HeaderStyle::Ietf);
+        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, None);
         Self {
             limiter,
             store,

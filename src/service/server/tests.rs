@@ -20,7 +20,6 @@ use crate::domain::time::{Micros, Timestamp};
 use crate::domain::verdict::{Decision, Decisions, Reason, Verdict};
 use crate::policy::{Policy, PolicySet};
 use crate::service::client::{AskError, Client, Reply};
-use crate::service::headers::HeaderStyle;
 use crate::service::live::Policies;
 use crate::service::observer::{Observer, Tally};
 use crate::store::StoreError;
@@ -103,7 +102,7 @@ impl Served {
         let clock = ManualClock::at(Timestamp::from_micros(1));
         let limiter = move |core| {
             let (policies, clock) = (Arc::clone(&policies), clock.clone());
-            Limiter::new(core, policies, Fake, clock, Keys::new("test"), HeaderStyle::Ietf)
+            Limiter::new(core, policies, Fake, clock, Keys::new("test"), None)
         };
         let running = bound.start(&options, metrics, 1, limiter).expect("started");
         running.open().await;
