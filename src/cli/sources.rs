@@ -21,7 +21,7 @@ pub fn load(paths: &[PathBuf]) -> Result<PolicySet, Problems> {
 
 /// Reads files, and of folders every `*.yaml` and `*.yml` directly in them, in the order of their names and without
 /// those that start with a dot. Symbolic links are followed, and a file that is reached twice is read once: so a mounted
-/// ConfigMap is read as its author wrote it.
+/// `ConfigMap` is read as its author wrote it.
 ///
 /// # Errors
 /// Every path that does not exist or cannot be read, and every folder without a policy file.

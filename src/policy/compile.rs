@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::domain::check::{Binding, Charge};
 use crate::domain::limit::Algorithm;
 
-use super::budget::{Budget, Manner, Site};
+use super::budget::{Budget, Manner, Share, Site};
 use super::forms::{DocumentForm, LimitsForm, NodeForm, Settings, Text, ValuesForm, is_set};
 use super::lint;
 use super::matcher::{Match, NodeId, Tree};
@@ -215,7 +215,7 @@ impl Compiler<'_> {
 }
 
 fn holds_a_log(budget: &Budget) -> bool {
-    let mut limits = budget.shares().flat_map(|share| share.held());
+    let mut limits = budget.shares().flat_map(Share::held);
     limits.any(|limit| limit.algorithm() == Algorithm::SlidingLog)
 }
 

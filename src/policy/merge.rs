@@ -8,10 +8,10 @@ use bytes::Bytes;
 use ipnet::IpNet;
 
 use super::forms::{NodeForm, ValuesForm};
+use super::node::{Located, Place, shown};
 use super::normalize::{self, Normalizer};
 use super::pattern::Pattern;
 use super::problem::Report;
-use super::tree::{Located, Place, shown};
 
 /// A node as a document writes it.
 #[derive(Clone, Copy)]

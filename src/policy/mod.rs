@@ -16,6 +16,7 @@ mod merge;
 pub mod metadata;
 mod metric;
 mod networks;
+mod node;
 mod normalize;
 mod number;
 mod path;

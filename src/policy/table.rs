@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::domain::limit::Algorithm;
+use crate::domain::limit::{Algorithm, Limit};
 
 use super::budget::{Manner, Piece, share};
 use super::forms::{DefaultForm, LimitsForm, PlanForm, TableForm, Text};
+use super::node::shown;
 use super::problem::Report;
 use super::spelling::nearest;
-use super::tree::shown;
 
 /// The tables by name, those that are sound.
 pub(super) struct Tables<'f> {
@@ -128,7 +128,7 @@ fn algorithm(row: &LimitsForm, table: &Arc<str>, manner: Manner, report: &mut Re
     share(&pieces, table, manner, report)?
         .held()
         .first()
-        .map(|limit| limit.algorithm())
+        .map(Limit::algorithm)
 }
 
 fn no_such_row(table: &TableForm, row: &Text, report: &mut Report) {
