@@ -221,7 +221,7 @@ impl Report {
 
     /// Everything noted, in the order of files and lines, each thing once: what an alias repeats is said once.
     pub(super) fn finish(mut self) -> Problems {
-        self.found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.found.sort_by_key(|(place, _)| *place);
         self.found.dedup();
         Problems {
             found: self.found.into_iter().map(|(_, problem)| problem).collect(),
