@@ -21,7 +21,7 @@ pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> 
 
 /// Reads files, and of folders every `*.yaml` and `*.yml` directly in them, in the order of their names and without
 /// those that start with a dot. Symbolic links are followed, and a file that is reached twice is read once: so a mounted
-/// ConfigMap is read as its author wrote it.
+/// `ConfigMap` is read as its author wrote it.
 ///
 /// # Errors
 /// Every path that does not exist or cannot be read, and every folder without a policy file.
@@ -31,7 +31,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
     let mut seen = HashSet::new();
     for path in paths {
         let files = files(path).unwrap_or_else(|problem| {
-            problems.push(problem);
+            problems.push(*problem);
             Vec::new()
         });
         for file in files {
@@ -50,19 +50,21 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
 }
 
 /// The files that `path` stands for: itself, or those in it.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let kind = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
+    let kind = fs::metadata(path).map_err(|error| Box::new(unreadable(path, &error)))?;
     if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let entries: io::Result<Vec<PathBuf>> =
         fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut files = entries.map_err(|error| unreadable(path, &error))?;
+    let mut files = entries.map_err(|error| Box::new(unreadable(path, &error)))?;
     files.retain(|file| is_policy(file) && !file.is_dir());
     files.sort();
     if files.is_empty() {
         let problem = Problem::about_file(&path.display().to_string(), "there is no policy in this folder");
-        return Err(problem.with_hint("policies are the files named *.yaml or *.yml directly in it"));
+        return Err(Box::new(problem.with_hint(
+            "policies are the files named *.yaml or *.yml directly in it",
+        )));
     }
     Ok(files)
 }

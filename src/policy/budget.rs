@@ -11,10 +11,10 @@ use crate::domain::time::Micros;
 use super::Limits;
 use super::forms::{LimitForm, LimitsForm, NodeForm, PlanForm};
 use super::limits::MOST;
+use super::node::{Place, shown};
 use super::path::period_suffix;
 use super::problem::Report;
 use super::table::Tables;
-use super::tree::{Place, shown};
 
 /// What a rule holds its callers to.
 #[derive(Debug)]
