@@ -242,12 +242,13 @@ async fn what_nothing_limits_passes_without_asking_the_store() {
     ] {
         let answer = bench.ask(descriptors).await;
         assert_eq!((answer.verdict, answer.cause), (Verdict::UnderLimit, cause));
-        let expected = descriptors
-            .iter()
-            .map(|(text, _)| match text.starts_with("free") {
-                true => Status::UNLIMITED,
-                false => Status::UNTOUCHED,
-            });
+        let expected = descriptors.iter().map(|(text, _)| {
+            if text.starts_with("free") {
+                Status::UNLIMITED
+            } else {
+                Status::UNTOUCHED
+            }
+        });
         assert_eq!(answer.statuses.to_vec(), expected.collect::<Vec<_>>());
         assert!(answer.headers.is_empty() && answer.body.is_none());
     }
