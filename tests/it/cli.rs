@@ -67,6 +67,38 @@ fn serving_a_bad_policy_says_where_it_is_bad() {
 }
 
 #[test]
+fn a_ready_file_takes_nobodys_place() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let policy = std::fs::read(repository("deploy/policy.yaml")).expect("the policy");
+    std::fs::write(path("policy.yaml"), &policy).expect("written");
+    std::fs::create_dir(path("folder")).expect("made");
+    std::os::unix::fs::symlink("/dev/null", path("device")).expect("linked");
+    for ready_file in ["policy.yaml", "folder", "device"] {
+        let ready_file = path(ready_file);
+        let run = run(&[
+            "serve",
+            &path("policy.yaml"),
+            "--grpc",
+            &address,
+            "--ready-file",
+            &ready_file,
+        ]);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        assert!(
+            run.stderr.contains(&format!("cannot write {ready_file}: ")),
+            "{}",
+            run.stderr
+        );
+    }
+    assert_eq!(std::fs::read(path("policy.yaml")).expect("still there"), policy);
+    assert!(std::fs::symlink_metadata(path("device")).is_ok());
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 3);
+}
+
+#[test]
 fn check_counts_the_rules_of_a_good_policy() {
     let run = run(&["check", "deploy/policy.yaml"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
