@@ -1,6 +1,8 @@
 //! The command as a person or a script uses it: what it prints where, and how it ends.
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use crate::harness::comporta::{Comporta, command};
 use crate::harness::repository;
@@ -96,6 +98,27 @@ fn a_ready_file_takes_nobodys_place() {
     assert_eq!(std::fs::read(path("policy.yaml")).expect("still there"), policy);
     assert!(std::fs::symlink_metadata(path("device")).is_ok());
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 3);
+}
+
+#[test]
+fn check_reads_what_a_pipe_says() {
+    let mut check = command(["check", "/dev/stdin"]);
+    check.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = check.spawn().expect("it starts");
+    let policy = std::fs::read(repository("deploy/policy.yaml")).expect("the policy");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(&policy).expect("written");
+    drop(pipe);
+    let output = child.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("5 rules"), "{said}");
+}
+
+#[test]
+fn a_file_without_an_end_is_no_policy() {
+    let run = run(&["check", "/dev/zero"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stdout.contains("/dev/zero: "), "{}", run.stdout);
 }
 
 #[test]
