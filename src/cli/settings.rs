@@ -100,7 +100,7 @@ impl Settings {
         let instances = read.optional("instances", args.instances.as_deref(), number::<NonZeroU32>);
         let max_counters = read.value("max-counters", &args.max_counters, number::<NonZeroU32>);
         let headers = read.value("headers", &args.headers, headers);
-        let workers = read.optional("workers", args.workers.as_deref(), number::<NonZeroU32>);
+        let workers = read.optional("workers", args.workers.as_deref(), workers);
         let drain = read.value("drain", &args.drain, time);
         let connection_age = read.value("connection-age", &args.connection_age, age);
         let log = read.value("log", &args.log, log_format);
@@ -131,7 +131,7 @@ impl Settings {
                 key_prefix: key_prefix?,
                 headers: headers?,
                 server: ServerOptions {
-                    workers: workers?.map_or_else(processors, |workers| workers.get() as usize),
+                    workers: workers?.unwrap_or_else(processors),
                     drain: drain?,
                     connection_age: connection_age?,
                 },
@@ -147,6 +147,9 @@ impl Settings {
         }
     }
 }
+
+/// Each is a thread with counts of its own: more than any machine has processors is a slip of the hand.
+const MOST_WORKERS: usize = 1024;
 
 const NO_POLICY: &str =
     "there is no policy to serve: pass POLICY, a file or a folder of them, as often as needed
@@ -240,6 +243,13 @@ fn prefix(text: &str) -> Result<String, String> {
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is no whole number from 1 to 4294967295"))
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|workers| (1..=MOST_WORKERS).contains(workers))
+        .ok_or_else(|| format!("`{text}` is no whole number from 1 to {MOST_WORKERS}"))
 }
 
 fn age(text: &str) -> Result<Option<Duration>, String> {

@@ -122,6 +122,13 @@ fn a_file_without_an_end_is_no_policy() {
 }
 
 #[test]
+fn more_workers_than_any_machine_has_are_a_mistake() {
+    let run = run(&["serve", "deploy/policy.yaml", "--workers", "4294967295"]);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains("--workers"), "{}", run.stderr);
+}
+
+#[test]
 fn check_counts_the_rules_of_a_good_policy() {
     let run = run(&["check", "deploy/policy.yaml"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
