@@ -104,6 +104,10 @@ local function sliding_log()
   local function weigh(key, now, asked, limit, period)
     local log, unreadable = read(key, now, period)
     if log then
+      if log.last > log.now then
+        forget(key, log)
+        redis.call('PEXPIRE', key, ttl_of(period, log.now))
+      end
       return log.used + asked <= limit, log.now, log, view(key, log, asked, limit)
     end
     return true, now, nil, unreadable and ''

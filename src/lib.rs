@@ -53,6 +53,8 @@
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
+//! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
+//!   look included: left alone, a spent counter would stand still until the clock has caught up.
 
 pub mod cli;
 pub mod clock;

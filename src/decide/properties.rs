@@ -50,7 +50,7 @@ impl Counters for Table {
         match (seen.state, change) {
             (State::Log(_), Hits::Take(hits)) => self.logs[place].take(check.limit, hits, seen.now),
             (State::Log(_), Hits::GiveBack(hits)) => self.logs[place].give_back(check.limit, hits, seen.now),
-            (State::Log(_), Hits::Look) => panic!("a look changes nothing"),
+            (State::Log(_), Hits::Look) => self.logs[place].forget(check.limit, seen.now),
             (state, _) => self.states[place] = (!state.is_empty()).then_some(state),
         }
     }

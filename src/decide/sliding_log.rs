@@ -213,7 +213,7 @@ impl Log {
     }
 
     /// Drops what no longer counts, and makes one mark of now of those that a clock since set back left in the future.
-    fn forget(&mut self, limit: &Limit, now: Timestamp) {
+    pub fn forget(&mut self, limit: &Limit, now: Timestamp) {
         let expired = self.expired(limit, now);
         self.marks.drain(..expired);
         if self.marks.len() == 1 {

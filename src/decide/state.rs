@@ -214,6 +214,16 @@ impl State {
         }
     }
 
+    /// The moment it speaks of: a clock that shows an earlier one was overtaken or set back.
+    pub const fn moment(&self) -> Timestamp {
+        match self {
+            Self::Bucket(bucket) => bucket.at,
+            Self::Sliding(window) => window.start,
+            Self::Fixed(window) => window.start,
+            Self::Log(view) => view.last,
+        }
+    }
+
     /// The state as bytes; a log's are not one string.
     pub fn encode(&self) -> Encoded {
         let encoded = Encoded::new();

@@ -260,18 +260,24 @@ fn arrange<'p>(
 }
 
 /// One counter asked twice is asked for the larger hits. Where a gateway sends one client under two plans, the
-/// smaller of the two budgets holds; where one of two rules is only watched, the other binds.
+/// smaller of the two budgets holds; a rule that is only watched never stands in for one that is enforced.
 fn merge<'p>(into: &mut Planned<'p>, check: Planned<'p>) {
-    into.hits = match (into.hits, check.hits) {
+    let hits = match (into.hits, check.hits) {
         (Hits::Take(one), Hits::Take(other)) => Hits::Take(one.max(other)),
         (Hits::GiveBack(one), Hits::GiveBack(other)) => Hits::GiveBack(one.max(other)),
         (Hits::Look, other) => other,
         (one, _) => one,
     };
-    if into.binding != Binding::Always && check.binding == Binding::Always {
-        (into.rule, into.binding, into.shadow) = (check.rule, check.binding, check.shadow);
+    if strictness(&check) < strictness(into) {
+        *into = check;
     }
-    if check.limit.capacity() < into.limit.capacity() {
-        into.limit = check.limit;
-    }
+    into.hits = hits;
+}
+
+/// Orders checks of one counter: those that can refuse first, then by what they hold and how fast it comes back.
+fn strictness(check: &Planned<'_>) -> (bool, u32, u128) {
+    let rate = check.limit.rate();
+    // Rates have at most 32 and 49 bits: shifted, their quotients are told apart.
+    let pace = (u128::from(rate.hits) << 64) / u128::from(rate.micros);
+    (check.binding == Binding::Never, check.limit.capacity(), pace)
 }

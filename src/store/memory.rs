@@ -280,7 +280,10 @@ impl Shard {
             }
             // The newest marks go first, so it may only expire sooner than was said.
             Hits::GiveBack(hits) => counter.get_mut().log.give_back(check.limit, hits, seen.now),
-            Hits::Look => {}
+            Hits::Look => {
+                counter.get_mut().log.forget(check.limit, seen.now);
+                counter.get_mut().expires = expires;
+            }
         }
         if counter.get().log.is_empty() {
             counter.remove();
@@ -427,6 +430,39 @@ mod tests {
                 });
                 assert_eq!(admitted.into_inner(), 500, "{algorithm:?}, round {round}");
             }
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_slowest_limits_is_held() {
+        for (count, unit, multiplier, instances) in [
+            (7, Unit::Year, 1, 300),
+            (7, Unit::Year, 10, 1024),
+            (1, Unit::Year, 10, 1024),
+            (1001, Unit::Month, 1, 1000),
+        ] {
+            let whole = Limit::new(LimitSpec {
+                name: Arc::from("limit"),
+                named: true,
+                count,
+                period: Period { unit, multiplier },
+                algorithm: Algorithm::TokenBucket,
+                burst: None,
+                delay: Micros::ZERO,
+                calendar: true,
+            })
+            .expect("a sound limit");
+            let share = whole.share_of(instances);
+            let store = Memory::new(1000, Arc::new(Counted::default()));
+            let passed = (0..10).filter(|_| takes(&store, &[key(0)], &share, at(0)));
+            assert_eq!(passed.count(), 1, "{whole:?} of {instances}");
+            // A hit of this instance's comes back no sooner than its share of the rate says.
+            let hit = u128::from(whole.rate().micros) * u128::from(instances) / u128::from(whole.rate().hits);
+            let soon = at(u64::try_from(hit / 1_000_000).expect("some thousand years") * 9 / 10);
+            assert!(
+                hit > 1 << 53 || !takes(&store, &[key(0)], &share, soon),
+                "{whole:?} of {instances}"
+            );
         }
     }
 

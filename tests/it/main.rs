@@ -8,6 +8,7 @@ mod battery;
 mod cli;
 mod deploy;
 mod envoy;
+mod gateways;
 mod harness;
 mod overrides;
 mod policies;

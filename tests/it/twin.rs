@@ -140,7 +140,7 @@ impl Counters for MirrorAt<'_> {
                     let last = log.marks().last().expect("the base");
                     lives = last.at.plus(check.limit.period().length()).since(seen.now);
                 }
-                Hits::Look => unreachable!("a look changes nothing"),
+                Hits::Look => log.forget(check.limit, seen.now),
             }
             if log.is_empty() {
                 self.0.logs.remove(&key);
