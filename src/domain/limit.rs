@@ -10,6 +10,9 @@ pub const LONGEST_PERIOD: Micros = Micros::new(10 * 365 * Micros::DAY.get());
 /// The longest a full bucket may take to drain, its longest delay included: 100 years of 365.25 days.
 pub const LONGEST_DRAIN: Micros = Micros::new(3_155_760_000_000_000);
 
+/// The most microseconds that the rate of a share may be given over, some 285 years: a counter's state holds no more.
+const LONGEST_SHARE: u64 = (1 << 53) - 1;
+
 /// How a limit counts. The promises are those over *any* interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -445,7 +448,7 @@ impl Limit {
             delay: Micros::ZERO,
             rate: Rate {
                 hits: self.rate.hits,
-                micros: self.rate.micros * u64::from(instances.max(1)),
+                micros: (self.rate.micros.saturating_mul(u64::from(instances.max(1)))).min(LONGEST_SHARE),
             },
             queue: Level::default(),
             grid: Grid::Epoch,
