@@ -90,8 +90,9 @@ const POLICY: [&str; 8] = [
     "smallvec",
     "thiserror",
 ];
-const STORE: [&str; 6] = [
+const STORE: [&str; 7] = [
     "hashbrown",
+    "loom",
     "parking_lot",
     "ring",
     "siphasher",

@@ -85,7 +85,7 @@ fn bytes_for(limit: &Limit, moments: &[u64], hits: u64) -> Vec<u8> {
         Algorithm::FixedWindow => (&[7, 5], vec![on_grid, hits]),
         Algorithm::SlidingWindow => (&[7, 5, 5], vec![on_grid, hits, moments[1] & Hits::MOST]),
         _ => {
-            let per = if moments[2] % 2 == 0 {
+            let per = if moments[2].is_multiple_of(2) {
                 limit.rate().micros
             } else {
                 moments[2].max(1)
