@@ -12,6 +12,8 @@ pub mod limiter;
 pub mod live;
 pub mod observer;
 mod plan;
+#[cfg(test)]
+mod properties;
 mod random;
 mod refusal;
 mod rls;

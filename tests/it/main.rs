@@ -6,6 +6,7 @@
 mod architecture;
 mod battery;
 mod cli;
+mod contention;
 mod deploy;
 mod envoy;
 mod gateways;
