@@ -6,9 +6,11 @@ mod call;
 pub mod check;
 mod descriptor;
 pub mod exit;
+pub mod scenario;
 mod serve;
 pub mod settings;
 pub mod sources;
+mod test;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -37,6 +39,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match args.command {
         Command::Serve(args) => serve::serve(*args, &mut err),
         Command::Check(args) => check(&args.policies, &mut out),
+        Command::Test(args) => test::test(&args, &mut out),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

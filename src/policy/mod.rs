@@ -15,6 +15,7 @@ mod path;
 mod pattern;
 pub mod problem;
 mod rate;
+pub(crate) mod reading;
 mod section;
 mod spelling;
 #[cfg(test)]

@@ -301,7 +301,10 @@ async fn a_refused_caller_hears_which_limit_and_when_to_come_back() {
         (answer.verdict, answer.cause),
         (Verdict::OverLimit, Cause::OverLimit)
     );
-    assert_eq!((answer.rule.as_deref(), answer.deciding), (Some("address"), Some(1)));
+    assert_eq!(
+        (answer.rule.as_deref(), answer.deciding),
+        (Some("address"), Some(1))
+    );
     // What fits in a refused request shows its room, uncharged.
     assert_eq!(
         (answer.statuses[0].verdict, answer.statuses[0].remaining),
