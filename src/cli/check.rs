@@ -3,35 +3,114 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::policy::PolicySet;
-use crate::policy::problem::Problems;
+use serde_json::{Value, json};
 
-use super::sources;
+use crate::policy::problem::{Problem, Problems, Related, Severity, Spot};
+use crate::policy::{Assumed, PolicySet};
 
-/// Writes a line for every problem of the set that `paths` name, or how many rules it holds. Tells whether the set can be
-/// used.
+use super::excerpt::excerpt;
+use super::sources::{self, Source};
+
+/// How problems are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `FILE:LINE:COLUMN: message`, and the line with what is meant marked.
+    #[default]
+    Text,
+    /// One object, for editors and pipelines.
+    Json,
+}
+
+/// Writes every problem of the set that `paths` name, and how many rules it holds where it can be used. Tells whether it
+/// can.
 ///
 /// # Errors
 /// When `out` cannot be written to.
 pub fn check(paths: &[PathBuf], out: &mut impl Write) -> io::Result<bool> {
-    report(&sources::load(paths), out)
+    check_as(paths, Assumed::default(), Format::Text, out)
 }
 
-/// As [`check`], for a set that has been loaded.
+/// As [`check`], with some things taken for said, in the `format` asked for.
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn report(set: &Result<PolicySet, Problems>, out: &mut impl Write) -> io::Result<bool> {
-    match set {
-        Ok(set) => {
-            write!(out, "{}", set.warnings())?;
-            let rules = counted(set.limit_count(), "rule");
-            let domains = counted(set.policies().len(), "domain");
-            writeln!(out, "ok: {rules} in {domains}")?;
-        }
-        Err(problems) => write!(out, "{problems}")?,
+pub fn check_as(
+    paths: &[PathBuf],
+    assumed: Assumed,
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    match sources::read(paths) {
+        Ok(sources) => report(&sources, assumed, format, out),
+        Err(problems) => write_report(&[], &Err(problems), format, out),
+    }
+}
+
+/// As [`check_as`], for files that have been read.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn report(
+    sources: &[Source],
+    assumed: Assumed,
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    write_report(sources, &PolicySet::parse_assuming(sources, assumed), format, out)
+}
+
+fn write_report(
+    sources: &[Source],
+    set: &Result<PolicySet, Problems>,
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    match format {
+        Format::Text => text(sources, set, out)?,
+        Format::Json => writeln!(out, "{}", as_json(set))?,
     }
     Ok(set.is_ok())
+}
+
+fn text(sources: &[Source], set: &Result<PolicySet, Problems>, out: &mut impl Write) -> io::Result<()> {
+    let problems = match set {
+        Ok(set) => set.warnings(),
+        Err(problems) => problems,
+    };
+    for problem in problems {
+        writeln!(out, "{problem}")?;
+        let mut show = |file: &str, spot: Option<Spot>, mark: char| match (find(sources, file), spot) {
+            (Some(bytes), Some(spot)) => out.write_all(excerpt(bytes, spot, mark).as_bytes()),
+            _ => Ok(()),
+        };
+        show(&problem.file, problem.spot, '^')?;
+        if let Some(Related { file, spot, .. }) = &problem.related {
+            show(file, Some(*spot), '-')?;
+        }
+    }
+    if problems.left_out() > 0 {
+        writeln!(out, "… and {} more", problems.left_out())?;
+    }
+    match set {
+        Ok(set) => {
+            let rules = counted(set.limit_count(), "rule");
+            writeln!(out, "ok: {rules} in {}", counted(set.policies().len(), "domain"))
+        }
+        Err(problems) => {
+            let errors = problems
+                .iter()
+                .filter(|problem| problem.severity == Severity::Error)
+                .count();
+            writeln!(out, "refused: {}", counted(errors + problems.left_out(), "error"))
+        }
+    }
+}
+
+fn find<'s>(sources: &'s [Source], file: &str) -> Option<&'s [u8]> {
+    sources
+        .iter()
+        .find(|(name, _)| name == file)
+        .map(|(_, bytes)| bytes.as_slice())
 }
 
 fn counted(number: usize, thing: &str) -> String {
@@ -40,4 +119,39 @@ fn counted(number: usize, thing: &str) -> String {
     } else {
         format!("{number} {thing}s")
     }
+}
+
+fn as_json(set: &Result<PolicySet, Problems>) -> Value {
+    let (rules, domains, problems) = match set {
+        Ok(set) => (
+            json!(set.limit_count()),
+            json!(set.policies().len()),
+            set.warnings(),
+        ),
+        Err(problems) => (Value::Null, Value::Null, problems),
+    };
+    json!({
+        "ok": set.is_ok(),
+        "rules": rules,
+        "domains": domains,
+        "problems": problems.iter().map(problem_as_json).collect::<Value>(),
+        "left_out": problems.left_out(),
+    })
+}
+
+fn problem_as_json(problem: &Problem) -> Value {
+    let related = |Related { file, spot, label }: &Related| json!({ "file": **file, "line": spot.line, "column": spot.column, "width": spot.width, "label": label });
+    json!({
+        "severity": match problem.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+        "file": *problem.file,
+        "line": problem.spot.map(|spot| spot.line),
+        "column": problem.spot.map(|spot| spot.column),
+        "width": problem.spot.map(|spot| spot.width),
+        "message": problem.message,
+        "hint": problem.hint,
+        "related": problem.related.as_ref().map(related),
+    })
 }

@@ -5,6 +5,7 @@ pub mod args;
 mod call;
 pub mod check;
 mod descriptor;
+pub mod excerpt;
 pub mod exit;
 pub mod scenario;
 mod serve;

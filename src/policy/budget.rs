@@ -1,137 +1,116 @@
 //! From what is written about limits to limits that can be held.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::domain::limit::{Algorithm, Limit, LimitError, LimitSpec};
+use crate::domain::limit::{Algorithm, Limit, LimitError, LimitSpec, Unit};
 use crate::domain::time::Micros;
 
 use super::Limits;
-use super::forms::{DefaultForm, LimitForm, TableForm, Text};
+use super::forms::{LimitForm, LimitsForm, NodeForm, PlanForm};
+use super::limits::MOST;
+use super::path::period_suffix;
 use super::problem::Report;
-use super::spelling::nearest;
+use super::table::Tables;
 use super::tree::{Place, shown};
 
 /// What a rule holds its callers to.
 #[derive(Debug)]
 pub(super) enum Budget {
     /// The same for all.
-    Flat(Limits),
+    Flat(Share),
     /// By the caller's plan.
     ByPlan {
         /// The entry, counted from 0, whose value names the row.
         entry: usize,
-        rows: HashMap<Bytes, Limits>,
+        rows: HashMap<Bytes, Share>,
         /// For a plan that is not listed.
-        default: Limits,
+        default: Share,
     },
 }
 
-/// The tables of `plans` of one domain, by name.
-pub(super) type Tables<'f> = HashMap<Arc<str>, Table<'f>>;
-
-/// A table, and whether every row of it is a limit by itself.
-pub(super) struct Table<'f> {
-    form: &'f TableForm,
-    sound: bool,
+/// What one caller is held to.
+#[derive(Debug)]
+pub(super) struct Share {
+    pub limits: Limits,
+    /// A bit for each limit, by its place: whether it alone is only watched.
+    pub shadowed: u8,
 }
 
-/// The tables of a domain out of all its documents; what is wrong with one is noted here, and not again wherever it is
-/// used.
-pub(super) fn tables<'f>(forms: impl Iterator<Item = &'f TableForm>, report: &mut Report) -> Tables<'f> {
-    let mut tables = Tables::new();
-    for form in forms {
-        let name = &form.name.value;
-        if let Some(first) = tables.get(name) {
-            report
-                .error(
-                    form.name.place,
-                    format!("the table `{}` is given twice", shown(name)),
-                )
-                .also(first.form.name.place, "first at");
-            continue;
-        }
-        let errors = report.errors();
-        for (_, row) in &form.rows {
-            limits(row, name, report);
-        }
-        match &form.default {
-            Some(DefaultForm::Own(row)) => drop(limits(row, name, report)),
-            Some(DefaultForm::LikeRow(row)) => no_such_row(form, row, report),
-            None => {}
-        }
-        let sound = form.default.is_some() && report.errors() == errors;
-        tables.insert(Arc::clone(name), Table { form, sound });
-    }
-    tables
+/// How a domain reads limits where they do not say.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Manner {
+    /// As the reference does.
+    pub compat: bool,
+    /// Of limits without a burst.
+    pub algorithm: Option<Algorithm>,
 }
 
-fn no_such_row(table: &TableForm, row: &Text, report: &mut Report) {
-    let mut rows = table.rows.iter().map(|(name, _)| &*name.value);
-    if rows.clone().any(|name| name == &*row.value) {
-        return;
+impl Manner {
+    fn algorithm_of(self, form: &LimitForm) -> Algorithm {
+        let usual = if self.compat {
+            Algorithm::FixedWindow
+        } else {
+            Algorithm::SlidingWindow
+        };
+        match form.algorithm {
+            Some(algorithm) => algorithm.value,
+            None if form.burst.is_some() => Algorithm::TokenBucket,
+            None => self.algorithm.unwrap_or(usual),
+        }
     }
-    let hint = match nearest(&row.value, rows.clone()).or_else(|| rows.next()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "the table has none".to_owned(),
-    };
-    let message = format!(
-        "`default` names the row `{}`, which `{}` does not have",
-        row.value, table.name.value
-    );
-    report.error(row.place, message).hint(hint);
+}
+
+/// The rule that a budget is made for.
+pub(super) struct Site<'s> {
+    /// Names the limits that have no name of their own.
+    pub path: &'s Arc<str>,
+    /// The nodes that lead to it, itself the last.
+    pub nodes: &'s [&'s NodeForm],
+    pub tables: &'s Tables<'s>,
+    pub manner: Manner,
 }
 
 impl Budget {
-    /// The budget of a rule at depth `depth`, the first level being 0, whose limits are named `path` unless they have a
-    /// name of their own.
-    pub(super) fn new(
-        form: &LimitForm,
-        depth: usize,
-        path: &Arc<str>,
-        tables: &Tables<'_>,
-        report: &mut Report,
-    ) -> Option<Self> {
-        let Some(plan) = &form.plan else {
-            return limits(form, path, report).map(Self::Flat);
-        };
-        let Some(table) = tables.get(&plan.value) else {
-            if report.is_whole() {
-                let near = nearest(&plan.value, tables.keys().map(|name| &**name));
-                report
-                    .error(
-                        plan.place,
-                        format!("`plans` has no table `{}`", shown(&plan.value)),
-                    )
-                    .maybe_hint(near.map(|near| format!("did you mean `{near}`?")));
+    pub(super) fn new(form: &LimitsForm, site: &Site<'_>, report: &mut Report) -> Option<Self> {
+        let mut entry = None;
+        let mut plans: Vec<&str> = Vec::new();
+        for plan in form.items.iter().filter_map(|item| item.plan.as_ref()) {
+            let table = site.tables.find(plan, report)?;
+            plans.extend(table.rows.iter().map(|(name, _)| &*name.value));
+            let named = site.plan_entry(plan, report)?;
+            if *entry.get_or_insert(named) != named {
+                report.error(
+                    plan.table.place,
+                    "the plans of one list are named by different entries",
+                );
+                return None;
             }
-            return None;
-        };
-        if !table.sound || !form.sound {
-            return None;
         }
-        let over = |row: &LimitForm, report: &mut Report| overridden(row, form, path, report);
-        let mut rows = HashMap::with_capacity(table.form.rows.len());
-        for (name, row) in &table.form.rows {
-            rows.insert(Bytes::copy_from_slice(name.value.as_bytes()), over(row, report)?);
-        }
-        let default = match table.form.default.as_ref()? {
-            DefaultForm::Own(row) => row,
-            DefaultForm::LikeRow(like) => {
-                &table
-                    .form
-                    .rows
-                    .iter()
-                    .find(|(name, _)| name.value == like.value)?
-                    .1
-            }
+        let share = |plan: Option<&str>, report: &mut Report| {
+            let pieces = form
+                .items
+                .iter()
+                .map(|item| site.pieces(item, form.is_list, plan))
+                .collect::<Option<Vec<_>>>()?;
+            share(&pieces.concat(), site.path, site.manner, report)
         };
+        let Some(entry) = entry else {
+            return share(None, report).map(Self::Flat);
+        };
+        let mut rows = HashMap::with_capacity(plans.len());
+        for plan in plans {
+            rows.insert(
+                Bytes::copy_from_slice(plan.as_bytes()),
+                share(Some(plan), report)?,
+            );
+        }
         Some(Self::ByPlan {
-            entry: depth,
+            entry,
             rows,
-            default: over(default, report)?,
+            default: share(None, report)?,
         })
     }
 
@@ -143,86 +122,203 @@ impl Budget {
         }
     }
 
-    /// The limits of a caller whose plan is `plan`.
-    pub(super) fn of(&self, plan: Option<&[u8]>) -> &Limits {
+    /// What a caller is held to whose plan is `plan`.
+    pub(super) fn of(&self, plan: Option<&[u8]>) -> &Share {
         match self {
-            Self::Flat(limits) => limits,
+            Self::Flat(share) => share,
             Self::ByPlan { rows, default, .. } => plan.and_then(|plan| rows.get(plan)).unwrap_or(default),
         }
     }
+
+    /// What any caller may be held to.
+    pub(super) fn shares(&self) -> impl Iterator<Item = &Share> {
+        let (first, rows) = match self {
+            Self::Flat(share) => (share, None),
+            Self::ByPlan { rows, default, .. } => (default, Some(rows)),
+        };
+        std::iter::once(first).chain(rows.into_iter().flat_map(HashMap::values))
+    }
 }
 
-/// A row, which is sound by itself, with what the rule says instead.
-fn overridden(row: &LimitForm, by: &LimitForm, path: &Arc<str>, report: &mut Report) -> Option<Limits> {
-    let form = row.overridden_by(by);
-    if form.unlimited {
-        return Some(Limits::Unlimited);
+impl Share {
+    /// The limits, none where everything passes.
+    pub(super) fn held(&self) -> &[Limit] {
+        match &self.limits {
+            Limits::Unlimited => &[],
+            Limits::Held(limits) => limits,
+        }
     }
-    let limit = match spec(&form, path).map(Limit::new)? {
-        Ok(limit) => limit,
-        Err(error) => {
-            let message = format!("a row of the table does not go with what is said here: {error}");
-            report.error(by.place, message).also(row.place, "the row");
+}
+
+impl Site<'_> {
+    /// The entry that names the row: this node's, or the nearest of the key asked for.
+    fn plan_entry(&self, plan: &PlanForm, report: &mut Report) -> Option<usize> {
+        let Some(key) = &plan.entry else {
+            return Some(self.nodes.len() - 1);
+        };
+        let entry = self.nodes.iter().rposition(|node| node.key.value == key.value);
+        if entry.is_none() {
+            let keys: Vec<String> = self
+                .nodes
+                .iter()
+                .map(|node| format!("`{}`", shown(&node.key.value)))
+                .collect();
+            report
+                .error(
+                    key.place,
+                    format!("no entry `{}` leads to this rule", shown(&key.value)),
+                )
+                .hint(format!("the keys on its path are {}", keys.join(", ")));
+        }
+        entry
+    }
+
+    /// What an item says for the callers of `plan`, or of plans that are not listed.
+    fn pieces(&self, item: &LimitForm, is_list: bool, plan: Option<&str>) -> Option<Vec<Piece>> {
+        let Some(form) = &item.plan else {
+            return Some(vec![Piece {
+                form: item.clone(),
+                is_listed: is_list,
+                row_of: None,
+            }]);
+        };
+        let row = self.tables.row(form, plan)?;
+        let piece = |limit: &LimitForm| Piece {
+            form: limit.overridden_by(item),
+            is_listed: is_list || row.is_list,
+            row_of: Some(item.place),
+        };
+        Some(row.items.iter().map(piece).collect())
+    }
+}
+
+/// One limit to be.
+#[derive(Clone)]
+pub(super) struct Piece {
+    pub form: LimitForm,
+    /// Whether it is one of a list, and so named by its period as well.
+    pub is_listed: bool,
+    /// Where it is a row of a table: the rule that takes it from there.
+    pub row_of: Option<Place>,
+}
+
+/// All pieces held at once; where all are unlimited, nothing is.
+pub(super) fn share(pieces: &[Piece], path: &Arc<str>, manner: Manner, report: &mut Report) -> Option<Share> {
+    let mut limits = Vec::new();
+    let mut shadowed = 0;
+    let mut names = HashSet::new();
+    let mut sound = true;
+    for piece in pieces
+        .iter()
+        .filter(|piece| !piece.form.unlimited || !piece.form.sound)
+    {
+        let Some(limit) = piece.limit(path, manner, report) else {
+            sound = false;
+            continue;
+        };
+        if !names.insert(Arc::clone(limit.name())) {
+            report
+                .error(
+                    piece.form.place,
+                    format!("two limits of one rule are named `{}`", limit.name()),
+                )
+                .hint("give each a `name` of its own");
+            sound = false;
+        }
+        if limits.len() < MOST {
+            shadowed |= u8::from(piece.form.shadow_mode) << limits.len();
+        }
+        limits.push(limit);
+    }
+    if let Some(piece) = pieces.get(MOST).filter(|_| limits.len() > MOST) {
+        report.error(
+            piece.form.place,
+            format!("a rule holds its callers to at most {MOST} limits at once"),
+        );
+        sound = false;
+    }
+    let limits = if limits.is_empty() {
+        Limits::Unlimited
+    } else {
+        Limits::Held(limits.into())
+    };
+    sound.then_some(Share { limits, shadowed })
+}
+
+impl Piece {
+    fn limit(&self, path: &Arc<str>, manner: Manner, report: &mut Report) -> Option<Limit> {
+        let form = &self.form;
+        if !form.sound {
             return None;
         }
-    };
-    Some(Limits::Held(Box::new([limit])))
-}
+        let (Some(count), Some(period)) = (self.count(manner), form.period) else {
+            incomplete(form, report);
+            return None;
+        };
+        let algorithm = manner.algorithm_of(form);
+        let spec = LimitSpec {
+            name: self.name(path, period.value),
+            named: form.name.is_some(),
+            count,
+            period: period.value,
+            algorithm,
+            burst: form.burst.map(|burst| burst.value),
+            delay: Micros::ZERO,
+            calendar: !manner.compat,
+        };
+        let uneven = matches!(period.value.unit, Unit::Month | Unit::Year);
+        if uneven && algorithm != Algorithm::FixedWindow {
+            let unit = period.value.unit;
+            let days = unit.length().get() / Micros::DAY.get();
+            report
+                .warning(
+                    period.place,
+                    format!(
+                        "a {} is always {days} days under {}",
+                        unit.name(),
+                        algorithm.name()
+                    ),
+                )
+                .hint("`algorithm: fixed_window` follows the calendar");
+        }
+        match (Limit::new(spec), self.row_of) {
+            (Ok(limit), _) => return Some(limit),
+            (Err(error), None) => report.error(place_of(&error, form), error.to_string()),
+            (Err(error), Some(place)) => report
+                .error(
+                    place,
+                    format!("a row of the table does not go with what is said here: {error}"),
+                )
+                .also(form.place, "the row"),
+        };
+        None
+    }
 
-fn limits(form: &LimitForm, path: &Arc<str>, report: &mut Report) -> Option<Limits> {
-    if !form.sound {
-        return None;
+    /// In the reference a number that is left out is zero.
+    fn count(&self, manner: Manner) -> Option<u32> {
+        let zero = manner.compat && self.form.period.is_some();
+        self.form.count.map(|count| count.value).or(zero.then_some(0))
     }
-    if form.unlimited {
-        return Some(Limits::Unlimited);
-    }
-    let Some(spec) = spec(form, path) else {
-        incomplete(form, report);
-        return None;
-    };
-    match Limit::new(spec) {
-        Ok(limit) => Some(Limits::Held(Box::new([limit]))),
-        Err(error) => {
-            report.error(place_of(&error, form), error.to_string());
-            None
+
+    fn name(&self, path: &Arc<str>, period: crate::domain::limit::Period) -> Arc<str> {
+        match &self.form.name {
+            // A rule that renames a row that is a list renames all of it.
+            Some(name) if self.row_of.is_none() || !self.is_listed => Arc::clone(&name.value),
+            Some(name) => format!("{}:{}", name.value, period_suffix(period)).into(),
+            None if self.is_listed => format!("{path}:{}", period_suffix(period)).into(),
+            None => Arc::clone(path),
         }
     }
-}
-
-fn spec(form: &LimitForm, path: &Arc<str>) -> Option<LimitSpec> {
-    let usual = if form.burst.is_some() {
-        Algorithm::TokenBucket
-    } else {
-        Algorithm::SlidingWindow
-    };
-    Some(LimitSpec {
-        name: form
-            .name
-            .as_ref()
-            .map_or_else(|| Arc::clone(path), |name| Arc::clone(&name.value)),
-        named: form.name.is_some(),
-        count: form.count?.value,
-        period: form.period?.value,
-        algorithm: form.algorithm.map_or(usual, |algorithm| algorithm.value),
-        burst: form.burst.map(|burst| burst.value),
-        delay: Micros::ZERO,
-        calendar: true,
-    })
 }
 
 fn incomplete(form: &LimitForm, report: &mut Report) {
-    let hint = match (form.count, form.period) {
-        (Some(count), None) => {
-            report.error(count.place, "`requests_per_unit` needs a `unit`");
-            return;
-        }
-        (None, Some(period)) => {
-            report.error(period.place, "`unit` needs `requests_per_unit`");
-            return;
-        }
-        _ => "write, say, `rate: 100/minute`, or `unlimited: true`",
+    match (form.count, form.period) {
+        (Some(count), None) => report.error(count.place, "`requests_per_unit` needs a `unit`"),
+        (None, Some(period)) => report.error(period.place, "`unit` needs `requests_per_unit`"),
+        _ => report
+            .error(form.place, "a limit needs a `rate`")
+            .hint("write, say, `rate: 100/minute`, or `unlimited: true`"),
     };
-    report.error(form.place, "a limit needs a `rate`").hint(hint);
 }
 
 /// The part of the form that an error is about.

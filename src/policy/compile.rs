@@ -1,91 +1,112 @@
 //! From typed forms to trees that can be walked: documents merged by domain, rules named and numbered.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::domain::check::{Binding, Charge};
+use crate::domain::limit::Algorithm;
 
-use super::budget::{Budget, Tables, tables};
-use super::forms::{DocumentForm, NodeForm};
+use super::budget::{Budget, Manner, Site};
+use super::forms::{DocumentForm, LimitsForm, NodeForm, Settings, Text, ValuesForm, is_set};
+use super::lint;
 use super::matcher::{Match, NodeId, Tree};
-use super::normalize::Normalizer;
-use super::path::Ambiguous;
+use super::merge::{Leads, Merged, Written, merged, normalizers};
+use super::metric;
+use super::path::{self, Ambiguous};
 use super::pattern::Pattern;
 use super::problem::Report;
-use super::tree::{Located, shown};
-use super::{Policy, Rule};
+use super::replaces;
+use super::table::Tables;
+use super::{Assumed, Policy, Rule};
 
 /// One policy per domain, in the order of their names. Documents of one domain are merged in the order they are given.
-pub(super) fn policies(documents: &[DocumentForm], report: &mut Report) -> Vec<Policy> {
+pub(super) fn policies(documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Vec<Policy> {
     let mut domains: Vec<&Arc<str>> = documents.iter().map(|document| &document.domain.value).collect();
     domains.sort();
     domains.dedup();
     domains
         .into_iter()
-        .map(|domain| policy(domain, documents, report))
+        .map(|domain| policy(domain, documents, assumed, report))
         .collect()
 }
 
-fn policy(domain: &Arc<str>, documents: &[DocumentForm], report: &mut Report) -> Policy {
+fn policy(domain: &Arc<str>, documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Policy {
     let of_domain = || {
         documents
             .iter()
             .filter(|document| document.domain.value == *domain)
     };
-    let tables = tables(of_domain().flat_map(|document| &document.tables), report);
+    let defaults = defaults(of_domain(), report);
+    let manner = Manner {
+        compat: assumed.compat || of_domain().any(|document| document.compat.is_some()),
+        algorithm: defaults.algorithm.map(|algorithm| algorithm.value),
+    };
+    let tables = Tables::new(of_domain().flat_map(|document| &document.tables), manner, report);
     let nodes: Vec<Written<'_>> = of_domain()
         .enumerate()
         .flat_map(|(document, form)| form.nodes.iter().map(move |form| Written { document, form }))
         .collect();
     let mut paths = Ambiguous::default();
     of_domain().for_each(|document| paths.note(&mut Vec::new(), &document.nodes));
+    let usual = if manner.compat {
+        Charge::Always
+    } else {
+        Charge::AllOrNothing
+    };
+    let charge = assumed.charge.unwrap_or(usual);
     let mut compiler = Compiler {
         tables: &tables,
+        manner,
+        defaults,
+        charge,
         tree: Tree::new(),
         rules: Vec::new(),
+        replacing: Vec::new(),
         paths,
         report,
     };
     compiler.level(Tree::ROOT, &mut Vec::new(), &nodes);
-    let Compiler { tree, rules, .. } = compiler;
+    let Compiler {
+        tree,
+        rules,
+        replacing,
+        report,
+        ..
+    } = compiler;
+    replaces::check(&rules, &replacing, report);
     Policy {
         domain: Bytes::copy_from_slice(domain.as_bytes()),
+        compat: manner.compat,
         rules,
         tree,
     }
 }
 
-/// A node as a document writes it.
-#[derive(Clone, Copy)]
-struct Written<'f> {
-    /// Which of the domain's documents.
-    document: usize,
-    form: &'f NodeForm,
-}
-
-/// What makes two nodes on one level the same.
-#[derive(PartialEq, Eq, Hash)]
-struct Identity {
-    key: Arc<str>,
-    value: Option<Bytes>,
-}
-
-/// One node, put together from every document that writes it.
-struct Merged<'f> {
-    first: Written<'f>,
-    /// The one that says something about the node itself.
-    settings: &'f NodeForm,
-    value: Option<Bytes>,
-    children: Vec<Written<'f>>,
+/// What `defaults` say, in the one document that has them.
+fn defaults<'f>(documents: impl Iterator<Item = &'f DocumentForm>, report: &mut Report) -> Settings {
+    let mut all = documents.filter_map(|document| document.defaults.as_ref());
+    let Some(first) = all.next() else {
+        return Settings::default();
+    };
+    for again in all {
+        report
+            .error(again.place, "`defaults` of one domain are given twice")
+            .also(first.place, "first at");
+    }
+    first.value.clone()
 }
 
 struct Compiler<'c> {
     tables: &'c Tables<'c>,
+    manner: Manner,
+    defaults: Settings,
+    /// Of rules that do not say.
+    charge: Charge,
     tree: Tree,
     rules: Vec<Rule>,
+    /// Which rule replaces which limits.
+    replacing: Vec<(usize, Text)>,
     paths: Ambiguous,
     report: &'c mut Report,
 }
@@ -93,164 +114,122 @@ struct Compiler<'c> {
 impl Compiler<'_> {
     /// Adds the nodes of a level to the tree; `above` are the nodes it is below.
     fn level<'f>(&mut self, parent: NodeId, above: &mut Vec<&'f NodeForm>, written: &[Written<'f>]) {
-        let normalizers = self.normalizers(written);
+        let normalizers = normalizers(written, self.report);
         for (key, normalizer) in &normalizers {
             self.tree.normalize(parent, &bytes(key), normalizer.value);
         }
-        for node in self.merged(written, &normalizers) {
+        let nodes = merged(written, &normalizers, self.report);
+        lint::level(&nodes, &normalizers, above.len(), self.report);
+        for node in nodes {
             self.node(parent, above, node);
         }
-    }
-
-    /// How the values of each key are read: said by any node of that key, for all of them.
-    fn normalizers(&mut self, written: &[Written<'_>]) -> HashMap<Arc<str>, Located<Normalizer>> {
-        let mut normalizers = HashMap::new();
-        for Written { form, .. } in written {
-            let Some(normalize) = form.normalize else { continue };
-            let first: &mut Located<Normalizer> = normalizers
-                .entry(Arc::clone(&form.key.value))
-                .or_insert(normalize);
-            if first.value != normalize.value {
-                let message = format!(
-                    "`{}` is normalised differently on the same level",
-                    shown(&form.key.value)
-                );
-                self.report
-                    .error(normalize.place, message)
-                    .hint("say `normalize` once for a key on its level")
-                    .also(first.place, "first at");
-            }
-        }
-        normalizers
-    }
-
-    /// Nodes of the same key and value are one, if at most one of them says more than where its children are, and if
-    /// they stand in different documents.
-    fn merged<'f>(
-        &mut self,
-        written: &[Written<'f>],
-        normalizers: &HashMap<Arc<str>, Located<Normalizer>>,
-    ) -> Vec<Merged<'f>> {
-        let mut merged: Vec<Merged<'f>> = Vec::with_capacity(written.len());
-        let mut known = HashMap::with_capacity(written.len());
-        for written in written {
-            let form = written.form;
-            let normalizer = normalizers
-                .get(&form.key.value)
-                .map(|normalizer| normalizer.value);
-            let value = self.value(form, normalizer);
-            let children = form.children.iter().map(|form| Written {
-                document: written.document,
-                form,
-            });
-            match known.entry(Identity {
-                key: Arc::clone(&form.key.value),
-                value: value.clone(),
-            }) {
-                Slot::Vacant(free) => {
-                    free.insert(merged.len());
-                    let children = children.collect();
-                    merged.push(Merged {
-                        first: *written,
-                        settings: form,
-                        value,
-                        children,
-                    });
-                }
-                Slot::Occupied(found) => {
-                    let node = &mut merged[*found.get()];
-                    let same_document = node.first.document == written.document;
-                    if same_document || (node.settings.has_settings() && form.has_settings()) {
-                        let first = if same_document {
-                            node.first.form
-                        } else {
-                            node.settings
-                        };
-                        self.same_rule_twice(form, first);
-                    } else if form.has_settings() {
-                        node.settings = form;
-                    }
-                    node.children.extend(children);
-                }
-            }
-        }
-        merged
-    }
-
-    fn same_rule_twice(&mut self, form: &NodeForm, first: &NodeForm) {
-        let key = shown(&form.key.value);
-        let what = match (&form.value, &first.value) {
-            (Some(value), Some(other)) if value.value == other.value => {
-                format!("the rule for {key} = {}", shown(&value.value))
-            }
-            (Some(value), Some(other)) => {
-                format!(
-                    "the rule for {key} = {}, which is {} once normalised,",
-                    shown(&value.value),
-                    shown(&other.value)
-                )
-            }
-            _ => format!("the rule for any {key}"),
-        };
-        self.report
-            .error(form.key.place, format!("{what} is given twice"))
-            .also(first.key.place, "first at");
-    }
-
-    /// The node's value; normalised, where it is an exact one and its key's values are.
-    fn value(&mut self, form: &NodeForm, normalizer: Option<Normalizer>) -> Option<Bytes> {
-        let value = form.value.as_ref()?;
-        let Some(normalizer) = normalizer.filter(|_| Pattern::new(&value.value).is_none()) else {
-            return Some(bytes(&value.value));
-        };
-        if !Normalizer::knows(&value.value) {
-            let message = format!(
-                "`{}` is not an address, but `normalize` makes every value one",
-                shown(&value.value)
-            );
-            self.report.error(value.place, message);
-        }
-        Some(Bytes::copy_from_slice(&normalizer.apply(value.value.as_bytes())))
     }
 
     fn node<'f>(&mut self, parent: NodeId, above: &mut Vec<&'f NodeForm>, node: Merged<'f>) {
         let form = node.settings;
         above.push(form);
-        let rule = self.rule(form, above);
-        let leads = match (node.value, &form.value) {
-            (Some(exact), Some(text)) => {
-                Pattern::new(&text.value).map_or(Match::Exact(exact), Match::Pattern)
-            }
-            _ => Match::Any,
+        let settings = form.settings.or(&self.defaults);
+        let rule = form
+            .limits
+            .as_ref()
+            .and_then(|limits| self.rule(limits, &settings, above));
+        let leads = match node.leads {
+            Leads::Any => Match::Any,
+            Leads::Networks(networks) => Match::Networks(networks),
+            Leads::Value(value) => match &form.values {
+                ValuesForm::Text(text) => {
+                    Pattern::new(&text.value).map_or(Match::Exact(value), Match::Pattern)
+                }
+                _ => Match::Exact(value),
+            },
         };
+        let many = matches!(leads, Match::Pattern(_) | Match::Networks(_));
         let id = self.tree.add(parent, &bytes(&form.key.value), leads, rule);
+        if let Some(values) = path::values(form).filter(|_| many && is_set(settings.share_threshold)) {
+            self.tree.share(id, Bytes::from(values));
+        }
         self.level(id, above, &node.children);
         above.pop();
     }
 
-    /// Adds the rule that `form` is, if it has a limit; `nodes` lead to it, and it is the last of them.
-    fn rule(&mut self, form: &NodeForm, nodes: &[&NodeForm]) -> Option<usize> {
-        let limit = form.limit.as_ref()?;
+    /// Adds the rule that the last of `nodes` is, which lead to it.
+    fn rule(&mut self, limits: &LimitsForm, settings: &Settings, nodes: &[&NodeForm]) -> Option<usize> {
         let path = self.paths.path(nodes);
-        let budget = Budget::new(limit, nodes.len() - 1, &path, self.tables, self.report)?;
-        let shadow_mode = form.shadow_mode.is_some_and(|shadow| shadow.value);
+        let site = Site {
+            path: &path,
+            nodes,
+            tables: self.tables,
+            manner: self.manner,
+        };
+        let budget = Budget::new(limits, &site, self.report)?;
+        let charge = settings.charge.map_or(self.charge, |charge| charge.value);
+        if charge == Charge::Always && holds_a_log(&budget) {
+            let place = settings.charge.map_or(limits.place, |charge| charge.place);
+            self.report
+                .error(
+                    place,
+                    "`charge: always` and sliding_log do not go together: marks would have no end",
+                )
+                .hint("write `charge: each`, or another algorithm");
+        }
+        let uncounted = uncounted(nodes, &budget);
+        if uncounted.count_ones() as usize == nodes.len() {
+            self.report
+                .warning(
+                    limits.place,
+                    "no entry that leads here is counted, so all callers share one budget",
+                )
+                .hint("send who is calling as an entry in front, say (client, plan)");
+        }
         let index = self.rules.len();
+        let replaces = limits.items.iter().flat_map(|item| &item.replaces);
+        self.replacing
+            .extend(replaces.clone().map(|name| (index, name.clone())));
+        let shadow_mode = is_set(settings.shadow_mode);
+        let quota_mode = is_set(settings.quota_mode);
+        let binding = match (shadow_mode, quota_mode) {
+            (true, _) => Binding::Never,
+            (false, true) => Binding::WithAllQuotas,
+            (false, false) => Binding::Always,
+        };
         self.rules.push(Rule {
             index,
+            metric: metric::parts(nodes, &self.defaults, is_set(settings.detailed_metric)),
             path,
             shadow_mode,
-            binding: if shadow_mode {
-                Binding::Never
-            } else {
-                Binding::Always
-            },
-            charge: Charge::default(),
-            cost: 1,
-            advice: None,
+            quota_mode,
+            binding,
+            charge,
+            cost: settings.cost.map_or(1, |cost| cost.value),
+            advice: settings.advice.as_ref().map(|advice| Arc::clone(&advice.value)),
+            metadata: settings
+                .metadata
+                .as_ref()
+                .map(|metadata| Arc::clone(&metadata.value)),
+            replaces: replaces.map(|name| Arc::clone(&name.value)).collect(),
+            uncounted,
             budget,
         });
         Some(index)
     }
+}
+
+fn holds_a_log(budget: &Budget) -> bool {
+    let mut limits = budget.shares().flat_map(|share| share.held());
+    limits.any(|limit| limit.algorithm() == Algorithm::SlidingLog)
+}
+
+/// A bit for each entry, by its place, that is no part of the counter's key.
+fn uncounted(nodes: &[&NodeForm], budget: &Budget) -> u64 {
+    let plan = budget.plan_entry();
+    let not_counted = |(entry, node): &(usize, &&NodeForm)| {
+        plan == Some(*entry) || node.settings.counted.is_some_and(|counted| !counted.value)
+    };
+    nodes
+        .iter()
+        .enumerate()
+        .filter(not_counted)
+        .fold(0, |bits, (entry, _)| bits | 1 << entry)
 }
 
 fn bytes(text: &Arc<str>) -> Bytes {

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
+use crate::domain::check::Charge;
 use crate::domain::limit::{Algorithm, Period};
 
+use super::metadata::Metadata;
 use super::normalize::Normalizer;
 use super::tree::{Located, Place};
 
@@ -13,6 +17,9 @@ pub(super) type Text = Located<Arc<str>>;
 /// One document.
 pub(super) struct DocumentForm {
     pub domain: Text,
+    /// Where it says `compat: reference`.
+    pub compat: Option<Place>,
+    pub defaults: Option<Located<Settings>>,
     pub tables: Vec<TableForm>,
     pub nodes: Vec<NodeForm>,
 }
@@ -20,7 +27,7 @@ pub(super) struct DocumentForm {
 /// A table of `plans`.
 pub(super) struct TableForm {
     pub name: Text,
-    pub rows: Vec<(Text, LimitForm)>,
+    pub rows: Vec<(Text, LimitsForm)>,
     pub default: Option<DefaultForm>,
 }
 
@@ -29,27 +36,103 @@ pub(super) enum DefaultForm {
     /// What it holds for this one.
     LikeRow(Text),
     /// A row of its own.
-    Own(LimitForm),
+    Own(LimitsForm),
 }
 
 /// An item of `descriptors`.
 pub(super) struct NodeForm {
     pub key: Text,
-    pub value: Option<Text>,
+    pub values: ValuesForm,
     pub children: Vec<NodeForm>,
-    pub limit: Option<LimitForm>,
-    pub shadow_mode: Option<Located<bool>>,
+    pub limits: Option<LimitsForm>,
+    pub settings: Settings,
     pub normalize: Option<Located<Normalizer>>,
 }
 
+/// Which values of its key lead to a node.
+pub(super) enum ValuesForm {
+    /// Those that lead nowhere else.
+    Any,
+    /// This one, or those of this pattern.
+    Text(Text),
+    /// Addresses in one of these networks; at least one.
+    Networks(Vec<Located<IpNet>>),
+}
+
 impl NodeForm {
-    /// Whether it says anything but where its children are.
-    pub(super) const fn has_settings(&self) -> bool {
-        self.limit.is_some() || self.shadow_mode.is_some()
+    /// Whether it says anything but where its children are and how its key is read.
+    pub(super) fn has_settings(&self) -> bool {
+        self.limits.is_some() || self.settings != Settings::default()
     }
 }
 
-/// What is said about a limit: by a `rate_limit` or by a row of a table.
+/// What is said about a node, or about all nodes of a domain by `defaults`.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Settings {
+    pub shadow_mode: Option<Located<bool>>,
+    pub quota_mode: Option<Located<bool>>,
+    pub detailed_metric: Option<Located<bool>>,
+    pub value_to_metric: Option<Located<bool>>,
+    pub share_threshold: Option<Located<bool>>,
+    pub counted: Option<Located<bool>>,
+    pub metadata: Option<Located<Arc<Metadata>>>,
+    pub cost: Option<Located<u32>>,
+    pub advice: Option<Text>,
+    pub charge: Option<Located<Charge>>,
+    /// Only in `defaults`.
+    pub algorithm: Option<Located<Algorithm>>,
+}
+
+impl Settings {
+    /// These, and what they do not say as `defaults` say it.
+    pub(super) fn or(&self, defaults: &Self) -> Self {
+        Self {
+            shadow_mode: self.shadow_mode.or(defaults.shadow_mode),
+            quota_mode: self.quota_mode.or(defaults.quota_mode),
+            detailed_metric: self.detailed_metric.or(defaults.detailed_metric),
+            value_to_metric: self.value_to_metric.or(defaults.value_to_metric),
+            share_threshold: self.share_threshold.or(defaults.share_threshold),
+            counted: self.counted,
+            metadata: self.metadata.clone().or_else(|| defaults.metadata.clone()),
+            cost: self.cost.or(defaults.cost),
+            advice: self.advice.clone().or_else(|| defaults.advice.clone()),
+            charge: self.charge.or(defaults.charge),
+            algorithm: defaults.algorithm,
+        }
+    }
+}
+
+/// Whether a flag is given and true.
+pub(super) fn is_set(flag: Option<Located<bool>>) -> bool {
+    flag.is_some_and(|flag| flag.value)
+}
+
+/// What a node or a row of a table says about its limits.
+#[derive(Clone)]
+pub(super) struct LimitsForm {
+    pub place: Place,
+    /// Whether they were written as a list, even of one.
+    pub is_list: bool,
+    pub items: Vec<LimitForm>,
+}
+
+impl LimitsForm {
+    /// One of which nothing could be read.
+    pub(super) fn broken(place: Place) -> Self {
+        Self {
+            place,
+            is_list: false,
+            items: vec![LimitForm::empty(place, false)],
+        }
+    }
+
+    /// Whether all of it could be read.
+    pub(super) fn is_sound(&self) -> bool {
+        self.items.iter().all(|item| item.sound)
+    }
+}
+
+/// What is said about one limit.
 #[derive(Clone)]
 pub(super) struct LimitForm {
     pub place: Place,
@@ -61,29 +144,42 @@ pub(super) struct LimitForm {
     pub algorithm: Option<Located<Algorithm>>,
     pub name: Option<Text>,
     pub unlimited: bool,
-    pub plan: Option<Text>,
+    pub replaces: Vec<Text>,
+    pub plan: Option<PlanForm>,
+    /// Only in a list.
+    pub shadow_mode: bool,
+}
+
+/// Which table of `plans` a limit comes from.
+#[derive(Clone)]
+pub(super) struct PlanForm {
+    pub table: Text,
+    /// The key of the entry that names the row; the node's own when absent.
+    pub entry: Option<Text>,
 }
 
 impl LimitForm {
-    /// One of which nothing could be read.
-    pub(super) const fn broken(place: Place) -> Self {
+    /// One that says nothing.
+    pub(super) const fn empty(place: Place, sound: bool) -> Self {
         Self {
             place,
-            sound: false,
+            sound,
             count: None,
             period: None,
             burst: None,
             algorithm: None,
             name: None,
             unlimited: false,
+            replaces: Vec::new(),
             plan: None,
+            shadow_mode: false,
         }
     }
 
     /// This row, with what `over` says instead.
     pub(super) fn overridden_by(&self, over: &Self) -> Self {
         Self {
-            place: over.place,
+            place: self.place,
             sound: self.sound && over.sound,
             count: over.count.or(self.count),
             period: over.period.or(self.period),
@@ -91,7 +187,9 @@ impl LimitForm {
             algorithm: over.algorithm.or(self.algorithm),
             name: over.name.clone().or_else(|| self.name.clone()),
             unlimited: self.unlimited,
+            replaces: Vec::new(),
             plan: None,
+            shadow_mode: over.shadow_mode,
         }
     }
 }

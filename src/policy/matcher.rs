@@ -6,9 +6,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use bytes::Bytes;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
+use ipnet::IpNet;
 
 use crate::domain::descriptor::Entry;
 
+use super::networks::Networks;
 use super::normalize::Normalizer;
 use super::pattern::Pattern;
 
@@ -22,6 +24,8 @@ pub(super) enum Match {
     Exact(Bytes),
     /// Those of this form.
     Pattern(Pattern),
+    /// Addresses in one of these networks.
+    Networks(Vec<IpNet>),
     /// Those that lead nowhere else.
     Any,
 }
@@ -45,6 +49,8 @@ struct Node {
     key: Bytes,
     /// Where it is an exact one that leads here.
     value: Option<Bytes>,
+    /// What all values that lead here count as, if they share a counter.
+    shared: Option<Bytes>,
     rule: Option<usize>,
     /// Some child is led to by an exact value.
     leads_by_value: bool,
@@ -58,6 +64,7 @@ struct Branch {
     parent: NodeId,
     key: Bytes,
     normalizer: Option<Normalizer>,
+    networks: Networks<NodeId>,
     patterns: Vec<(Pattern, NodeId)>,
     any: Option<NodeId>,
 }
@@ -72,6 +79,7 @@ impl Tree {
             parent: Self::ROOT,
             key: Bytes::new(),
             value: None,
+            shared: None,
             rule: None,
             leads_by_value: false,
             normalizes: false,
@@ -99,6 +107,13 @@ impl Tree {
                 self.branch(parent, key).patterns.push((pattern, id));
                 None
             }
+            Match::Networks(networks) => {
+                let branch = self.branch(parent, key);
+                networks
+                    .into_iter()
+                    .for_each(|network| branch.networks.insert(network, id));
+                None
+            }
             Match::Any => {
                 self.branch(parent, key).any = Some(id);
                 None
@@ -109,6 +124,7 @@ impl Tree {
             parent,
             key: key.clone(),
             value,
+            shared: None,
             rule,
             leads_by_value: false,
             normalizes: false,
@@ -132,30 +148,37 @@ impl Tree {
         exact.insert_unique(hash(&id), id, hash);
     }
 
+    /// Has all values that lead to `node` count as `value`.
+    pub(super) fn share(&mut self, node: NodeId, value: Bytes) {
+        self.node_mut(node).shared = Some(value);
+    }
+
     /// The rule of a node, if it has one.
     pub(super) fn rule(&self, node: NodeId) -> Option<usize> {
         self.node(node).rule
     }
 
-    /// The node below `at` that `entry` leads to, and its value as it is counted: the exact one, else the first pattern
-    /// that fits, else the one without a value.
+    /// The node below `at` that `entry` leads to, and its value as it is counted: that of the exact value, else of the
+    /// longest network it is in, else of the first pattern that fits, else the one without a value.
     pub(super) fn step<'d>(&self, at: NodeId, entry: &'d Entry) -> Option<(NodeId, Cow<'d, [u8]>)> {
         let level = self.node(at);
-        if level.normalizes {
+        let mut value = Cow::Borrowed(&entry.value[..]);
+        let next = if level.normalizes {
             let branch = self.find_branch(at, &entry.key);
-            let normalizer = branch.and_then(|branch| branch.normalizer);
-            let value = normalizer.map_or(Cow::Borrowed(&entry.value[..]), |normalizer| {
-                normalizer.apply(&entry.value)
-            });
-            let next = self
-                .exact(at, level, &entry.key, &value)
-                .or_else(|| branch?.inexact(&value))?;
-            return Some((next, value));
+            if let Some(normalizer) = branch.and_then(|branch| branch.normalizer) {
+                value = normalizer.apply(&entry.value);
+            }
+            self.exact(at, level, &entry.key, &value)
+                .or_else(|| branch?.inexact(&value))?
+        } else {
+            // The branch is only looked for where no exact value leads on.
+            self.exact(at, level, &entry.key, &value)
+                .or_else(|| self.find_branch(at, &entry.key)?.inexact(&value))?
+        };
+        if let Some(shared) = &self.node(next).shared {
+            value = Cow::Owned(shared.to_vec());
         }
-        let next = self
-            .exact(at, level, &entry.key, &entry.value)
-            .or_else(|| self.find_branch(at, &entry.key)?.inexact(&entry.value))?;
-        Some((next, Cow::Borrowed(&entry.value)))
+        Some((next, value))
     }
 
     fn exact(&self, at: NodeId, level: &Node, key: &[u8], value: &[u8]) -> Option<NodeId> {
@@ -188,6 +211,7 @@ impl Tree {
             parent,
             key: key.clone(),
             normalizer: None,
+            networks: Networks::default(),
             patterns: Vec::new(),
             any: None,
         };
@@ -208,8 +232,13 @@ impl Tree {
 
 impl Branch {
     fn inexact(&self, value: &[u8]) -> Option<NodeId> {
-        let pattern = self.patterns.iter().find(|(pattern, _)| pattern.matches(value));
-        pattern.map(|(_, id)| *id).or(self.any)
+        let pattern = || {
+            self.patterns
+                .iter()
+                .find(|(pattern, _)| pattern.matches(value))
+                .map(|(_, id)| *id)
+        };
+        self.networks.find(value).or_else(pattern).or(self.any)
     }
 }
 

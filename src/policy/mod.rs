@@ -1,23 +1,34 @@
 //! What a policy says, compiled: immutable, swapped whole.
 //!
 //! A set is read in three steps, each of which goes on behind a mistake, so that all are reported at once:
-//! text → [`tree`] (everything with its place) → [`forms`] (everything typed) → [`PolicySet`] (everything sound).
+//! text → `tree` (everything with its place) → `forms` (everything typed) → [`PolicySet`] (everything sound).
 
 mod budget;
 mod compile;
 mod file;
 mod forms;
 mod keys;
+mod later;
+mod limits;
+mod lint;
 mod matcher;
+mod merge;
+pub mod metadata;
+mod metric;
+mod networks;
 mod normalize;
 mod number;
 mod path;
 mod pattern;
+mod plans;
 pub mod problem;
 mod rate;
 pub(crate) mod reading;
+mod replaces;
 mod section;
+mod settings;
 mod spelling;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -35,6 +46,8 @@ use crate::domain::limit::Limit;
 
 use budget::Budget;
 use matcher::Tree;
+use metadata::Metadata;
+use metric::Part;
 use problem::{Problem, Problems, Report};
 
 /// All domains of one load. Immutable; a reload makes another one.
@@ -46,6 +59,15 @@ pub struct PolicySet {
     hash: u64,
 }
 
+/// What is taken for said by files that cannot say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assumed {
+    /// `compat: reference`, by every domain.
+    pub compat: bool,
+    /// This `charge`, by every rule that names none.
+    pub charge: Option<Charge>,
+}
+
 impl PolicySet {
     /// The set that `sources` are: of each file its name, for messages, and its bytes.
     ///
@@ -54,6 +76,17 @@ impl PolicySet {
     /// # Errors
     /// Everything that is wrong with the set, where anything is. A set is accepted whole or not at all.
     pub fn parse<N: AsRef<str>, B: AsRef<[u8]>>(sources: &[(N, B)]) -> Result<Self, Problems> {
+        Self::parse_assuming(sources, Assumed::default())
+    }
+
+    /// As [`parse`](Self::parse), with some things taken for said.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_assuming<N: AsRef<str>, B: AsRef<[u8]>>(
+        sources: &[(N, B)],
+        assumed: Assumed,
+    ) -> Result<Self, Problems> {
         if sources.is_empty() {
             return Err(Problems::from(vec![Problem::about_file(
                 "policy",
@@ -67,7 +100,7 @@ impl PolicySet {
                 documents.extend(file::document(&root, &mut report));
             }
         }
-        let policies = compile::policies(&documents, &mut report);
+        let policies = compile::policies(&documents, assumed, &mut report);
         let errors = report.errors();
         let problems = report.finish();
         if errors > 0 {
@@ -131,6 +164,7 @@ fn hash<N, B: AsRef<[u8]>>(sources: &[(N, B)]) -> u64 {
 #[derive(Debug)]
 pub struct Policy {
     domain: Bytes,
+    compat: bool,
     rules: Vec<Rule>,
     tree: Tree,
 }
@@ -141,6 +175,12 @@ impl Policy {
         &self.domain
     }
 
+    /// Whether the domain asks for the choices of the reference as a whole. Its limits and rules are made accordingly
+    /// (windows from the epoch, everything charged); what is left is how answers are given.
+    pub const fn compat(&self) -> bool {
+        self.compat
+    }
+
     /// The rules, in the order of the files.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
@@ -148,11 +188,11 @@ impl Policy {
 
     /// Where a descriptor arrives: at the rule that its entries lead to, one level each, down to the last.
     ///
-    /// On a level an exact value goes first, then the first pattern in the order of the files, then the node without a
-    /// value. There is no way back up, and a node without a limit is no rule.
+    /// On a level an exact value goes first, then the longest network, then the first pattern in the order of the
+    /// files, then the node without a value. There is no way back up, and a node without a limit is no rule.
     pub fn find<'d>(&self, entries: &'d [Entry]) -> Option<Found<'_, 'd>> {
         let mut at = Tree::ROOT;
-        let mut counted = SmallVec::new();
+        let mut counted: SmallVec<[Counted<'d>; 4]> = SmallVec::new();
         for entry in entries {
             let (node, value) = self.tree.step(at, entry)?;
             counted.push(Counted {
@@ -162,14 +202,21 @@ impl Policy {
             at = node;
         }
         let rule = &self.rules[self.tree.rule(at)?];
-        let plan = rule.budget.plan_entry().map(|entry| counted.remove(entry));
-        let limits = rule
-            .budget
-            .of(plan.as_ref().map(|plan: &Counted<'_>| &*plan.value));
+        let plan = rule.budget.plan_entry().map(|entry| &*counted[entry].value);
+        let share = rule.budget.of(plan);
+        let mut uncounted = SmallVec::new();
+        for entry in (0..counted.len())
+            .rev()
+            .filter(|entry| rule.uncounted >> entry & 1 == 1)
+        {
+            uncounted.insert(0, counted.remove(entry));
+        }
         Some(Found {
             rule,
-            limits,
+            limits: &share.limits,
             counted,
+            uncounted,
+            shadowed: share.shadowed,
         })
     }
 }
@@ -184,7 +231,9 @@ pub struct Rule {
     pub path: Arc<str>,
     /// Whether it is only watched.
     pub shadow_mode: bool,
-    /// Whether its checks can refuse a group.
+    /// Whether it refuses only together with all others of its kind.
+    pub quota_mode: bool,
+    /// Whether its checks can refuse a group; see [`Found::binding`] for single limits.
     pub binding: Binding,
     /// When its checks are charged.
     pub charge: Charge,
@@ -192,7 +241,29 @@ pub struct Rule {
     pub cost: u32,
     /// A sentence for the refused caller.
     pub advice: Option<Arc<str>>,
+    /// What it adds to the metadata of the answers it passes.
+    pub metadata: Option<Arc<Metadata>>,
+    /// The names of limits that it sets aside when both meet in a request, see [`Limit::name`]. Under
+    /// [`compat`](Policy::compat) a limit that [was not given a name](Limit::is_named) has none.
+    pub replaces: Box<[Arc<str>]>,
+    /// The path, with where it shows callers' values.
+    metric: Option<Box<[Part]>>,
+    /// A bit for each entry, by its place, that is no part of the counter's key.
+    uncounted: u64,
     budget: Budget,
+}
+
+impl Rule {
+    /// The path with the values of `entries`, which lead here, where the policy asks for metrics by value; `None` where
+    /// it does not. As many as there are values: whoever keeps metrics by it must bound them.
+    pub fn metric_path(&self, entries: &[Entry]) -> Option<String> {
+        self.metric.as_ref().map(|parts| metric::path(parts, entries))
+    }
+
+    /// Everything that any caller may be held to: of each plan that is listed, and of those that are not.
+    pub fn all_limits(&self) -> impl Iterator<Item = &Limits> {
+        self.budget.shares().map(|share| &share.limits)
+    }
 }
 
 /// What a rule holds its callers to.
@@ -213,6 +284,26 @@ pub struct Found<'p, 'd> {
     pub limits: &'p Limits,
     /// The entries that make the counter's key, normalised, in order.
     pub counted: SmallVec<[Counted<'d>; 4]>,
+    /// The entries that led here but make no key: the one that named the plan, and those not `counted`.
+    pub uncounted: SmallVec<[Counted<'d>; 1]>,
+    /// A bit for each limit, by its place.
+    shadowed: u8,
+}
+
+impl Found<'_, '_> {
+    /// Whether the limit at place `index` can refuse a group.
+    pub const fn binding(&self, index: usize) -> Binding {
+        if self.is_shadowed(index) {
+            Binding::Never
+        } else {
+            self.rule.binding
+        }
+    }
+
+    /// Whether the limit at place `index` is only watched, because its rule is or it alone.
+    pub const fn is_shadowed(&self, index: usize) -> bool {
+        self.rule.shadow_mode || self.shadowed >> index & 1 == 1
+    }
 }
 
 /// One entry as it is counted.

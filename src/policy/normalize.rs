@@ -12,52 +12,100 @@ const NOT_AN_ADDRESS: &[u8] = b"not-an-address";
 /// How the values of one key on one level are read before they are matched and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Normalizer {
+    /// The value is a list of addresses, of which the one before the last so many counts.
+    pub trusted_hops: Option<u8>,
+    /// The value is an address, of which this network counts.
+    pub prefixes: Option<Prefixes>,
+    /// Letters of ASCII count as small ones.
+    pub lower_case: bool,
+}
+
+/// How long the networks are by which addresses are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prefixes {
     /// 0 to 32.
-    pub ipv4_prefix: u8,
+    pub ipv4: u8,
     /// 0 to 128.
-    pub ipv6_prefix: u8,
+    pub ipv6: u8,
+}
+
+impl Default for Prefixes {
+    /// Each IPv4 address by itself, and of IPv6 what one subscriber usually holds.
+    fn default() -> Self {
+        Self { ipv4: 32, ipv6: 64 }
+    }
 }
 
 impl Normalizer {
-    /// Each IPv4 address by itself.
-    pub(super) const IPV4_PREFIX: u8 = 32;
-    /// What one subscriber usually holds: 2^64 IPv6 addresses.
-    pub(super) const IPV6_PREFIX: u8 = 64;
-
-    /// The value that `value` counts as: its network, an IPv6 address that stands for an IPv4 one as the latter, and
-    /// one and the same for all that are not addresses.
+    /// The value that `value` counts as.
     pub(super) fn apply(self, value: &[u8]) -> Cow<'_, [u8]> {
+        let value = match self.trusted_hops {
+            Some(hops) => match value.rsplit(|byte| *byte == b',').nth(usize::from(hops)) {
+                Some(hop) => hop.trim_ascii(),
+                // The list is shorter than it is behind that many proxies: nothing in it can be trusted.
+                None => NOT_AN_ADDRESS,
+            },
+            None => value,
+        };
+        match self.prefixes {
+            Some(prefixes) => prefixes.apply(value),
+            None if self.lower_case && value.iter().any(u8::is_ascii_uppercase) => {
+                Cow::Owned(value.to_ascii_lowercase())
+            }
+            None => Cow::Borrowed(value),
+        }
+    }
+
+    /// The value that `value` of a policy counts as: what is written there is one address, not a list.
+    pub(super) fn apply_to_written(self, value: &[u8]) -> Cow<'_, [u8]> {
+        Self {
+            trusted_hops: None,
+            ..self
+        }
+        .apply(value)
+    }
+}
+
+impl Prefixes {
+    /// The network of `value`, an IPv6 address that stands for an IPv4 one as the latter, and one and the same value for
+    /// all that are not addresses.
+    fn apply(self, value: &[u8]) -> Cow<'_, [u8]> {
         let Some(text) = std::str::from_utf8(value).ok() else {
             return Cow::Borrowed(NOT_AN_ADDRESS);
         };
-        if self.ipv4_prefix == 32 && Ipv4Addr::from_str(text).is_ok() {
+        if self.ipv4 == 32 && Ipv4Addr::from_str(text).is_ok() {
             // Only the shortest spelling parses, so this is how it is written already.
             return Cow::Borrowed(value);
         }
-        match address(text.trim()) {
-            Some(network) => Cow::Owned(self.mask(network).into_bytes()),
+        match network(text) {
+            Some(network) => Cow::Owned(shown(self.mask(network)).into_bytes()),
             None => Cow::Borrowed(NOT_AN_ADDRESS),
         }
     }
 
-    /// Whether `value` is written as an address or a network.
-    pub(super) fn knows(value: &str) -> bool {
-        address(value.trim()).is_some()
-    }
-
-    fn mask(self, network: IpNet) -> String {
-        let widest = match network {
-            IpNet::V4(_) => self.ipv4_prefix,
-            IpNet::V6(_) => self.ipv6_prefix,
+    /// The network by which the addresses of `network` are counted.
+    pub(super) fn mask(self, network: IpNet) -> IpNet {
+        let longest = match network {
+            IpNet::V4(_) => self.ipv4,
+            IpNet::V6(_) => self.ipv6,
         };
-        let length = network.prefix_len().min(widest);
-        let masked = IpNet::new(network.addr(), length).unwrap_or(network).trunc();
-        if length == masked.max_prefix_len() {
-            masked.addr().to_string()
-        } else {
-            masked.to_string()
-        }
+        let length = network.prefix_len().min(longest);
+        IpNet::new(network.addr(), length).unwrap_or(network).trunc()
     }
+}
+
+/// An address where the network is one, else the network.
+pub(super) fn shown(network: IpNet) -> String {
+    if network.prefix_len() == network.max_prefix_len() {
+        network.addr().to_string()
+    } else {
+        network.to_string()
+    }
+}
+
+/// The network that `text` is, a single address being one as well.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    address(text.trim())
 }
 
 /// An address, one with a port, in brackets or with a zone, or a network.
@@ -96,10 +144,12 @@ mod tests {
 
     #[test]
     fn every_spelling_of_an_address_is_one_caller() {
-        let check = |(ipv4_prefix, ipv6_prefix): (u8, u8), value: &[u8], counted: &str| {
+        let check = |(ipv4, ipv6): (u8, u8), value: &[u8], counted: &str| {
+            let prefixes = Some(Prefixes { ipv4, ipv6 });
             let normalizer = Normalizer {
-                ipv4_prefix,
-                ipv6_prefix,
+                trusted_hops: None,
+                prefixes,
+                lower_case: false,
             };
             assert_eq!(
                 normalizer.apply(value),
@@ -130,5 +180,39 @@ mod tests {
         check((32, 64), b"\xff\xfe", "not-an-address");
         check((32, 64), b"192.0.2.1, 192.0.2.2", "not-an-address");
         check((32, 64), b"010.0.0.1", "not-an-address");
+    }
+
+    #[test]
+    fn of_a_forwarded_list_only_what_trusted_proxies_wrote_counts() {
+        let check = |hops: u8, value: &str, counted: &str| {
+            let normalizer = Normalizer {
+                trusted_hops: Some(hops),
+                prefixes: Some(Prefixes::default()),
+                lower_case: false,
+            };
+            assert_eq!(normalizer.apply(value.as_bytes()), counted.as_bytes(), "{value}");
+        };
+        check(0, "192.0.2.1", "192.0.2.1");
+        check(0, "203.0.113.9, 192.0.2.1", "192.0.2.1");
+        check(1, "203.0.113.9, 192.0.2.1", "203.0.113.9");
+        check(1, "1.1.1.1,203.0.113.9 ,192.0.2.1", "203.0.113.9");
+        check(1, "spoofed, ::ffff:203.0.113.9, 192.0.2.1", "203.0.113.9");
+        check(2, "203.0.113.9, 192.0.2.1", "not-an-address");
+        check(0, "", "not-an-address");
+        check(1, ",192.0.2.1", "not-an-address");
+    }
+
+    #[test]
+    fn case_is_folded_only_where_there_is_any() {
+        let normalizer = Normalizer {
+            trusted_hops: None,
+            prefixes: None,
+            lower_case: true,
+        };
+        assert_eq!(
+            normalizer.apply(b"Acme \xc3\x89"),
+            Cow::<[u8]>::Owned(b"acme \xc3\x89".to_vec())
+        );
+        assert!(matches!(normalizer.apply(b"acme"), Cow::Borrowed(b"acme")));
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::forms::NodeForm;
+use crate::domain::limit::{Period, Unit};
+
+use super::forms::{NodeForm, ValuesForm};
+use super::normalize;
 
 /// The paths of one domain that two rules would share, if slashes in values were not escaped. They seldom are: values
 /// often hold slashes, and paths are read by people.
@@ -18,7 +21,7 @@ impl Ambiguous {
     pub(super) fn note<'f>(&mut self, above: &mut Vec<&'f NodeForm>, nodes: &'f [NodeForm]) {
         for node in nodes {
             above.push(node);
-            if node.limit.is_some() {
+            if node.limits.is_some() {
                 let path = written(above, b"");
                 if !self.once.insert(path.clone()) {
                     self.more.insert(path);
@@ -47,18 +50,34 @@ fn written(nodes: &[&NodeForm], also_escaped_in_values: &[u8]) -> String {
         if depth > 0 {
             path.push('/');
         }
-        escape_into(&mut path, &node.key.value, b"/=");
-        if let Some(value) = &node.value {
+        escape_into(&mut path, node.key.value.as_bytes(), b"/=");
+        if let Some(values) = values(node) {
             path.push('=');
-            escape_into(&mut path, &value.value, also_escaped_in_values);
+            escape_into(&mut path, values.as_bytes(), also_escaped_in_values);
         }
     }
     path
 }
 
+/// The node's value or pattern; of networks the first, and how many more there are.
+pub(super) fn values(node: &NodeForm) -> Option<String> {
+    match &node.values {
+        ValuesForm::Any => None,
+        ValuesForm::Text(text) => Some(text.value.to_string()),
+        ValuesForm::Networks(networks) => {
+            let first = networks.first().map(|network| normalize::shown(network.value))?;
+            Some(if networks.len() == 1 {
+                first
+            } else {
+                format!("{first}+{}", networks.len() - 1)
+            })
+        }
+    }
+}
+
 /// Writes `text` in what a quoted header value may hold: printable ASCII without quotes and backslashes.
-fn escape_into(path: &mut String, text: &str, also: &[u8]) {
-    for byte in text.bytes() {
+pub(super) fn escape_into(path: &mut String, text: &[u8], also: &[u8]) {
+    for &byte in text {
         if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'%') && !also.contains(&byte) {
             path.push(char::from(byte));
         } else {
@@ -67,5 +86,15 @@ fn escape_into(path: &mut String, text: &str, also: &[u8]) {
                 [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
             );
         }
+    }
+}
+
+/// What sets the limits of a list apart: `minute`, `15m`, `3month`.
+pub(super) fn period_suffix(period: Period) -> String {
+    let name = period.unit.name();
+    match (period.multiplier, period.unit) {
+        (1, _) => name.to_owned(),
+        (many, Unit::Month | Unit::Year) => format!("{many}{name}"),
+        (many, _) => format!("{many}{}", &name[..1]),
     }
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::forms::Text;
 use super::keys::Level;
 use super::number::{Fault, whole};
 use super::problem::Report;
@@ -31,11 +32,27 @@ impl<'t> Section<'t> {
     }
 }
 
+/// Text that is there and not empty: generators write `value: ""` for none.
+pub(super) fn text(section: &Section<'_>, key: &str, report: &mut Report) -> Option<Text> {
+    report
+        .text(key, section.get(key)?)
+        .filter(|text| !text.value.is_empty())
+}
+
 /// Notes that `key` is not what it should be.
 pub(super) fn complain(report: &mut Report, key: &str, place: Place, fault: Fault) {
     report
         .error(place, format!("`{key}` {}", fault.message))
         .maybe_hint(fault.hint);
+}
+
+/// What `text` is in YAML 1.1.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => Some(true),
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => Some(false),
+        _ => None,
+    }
 }
 
 impl Report {
@@ -85,14 +102,7 @@ impl Report {
     /// A boolean, in any of the spellings of YAML 1.1.
     pub(super) fn flag(&mut self, key: &str, node: &Node) -> Option<Located<bool>> {
         let scalar = self.scalar(key, "true or false", node)?;
-        let value = match scalar.text.as_str() {
-            _ if !scalar.plain => None,
-            "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => Some(true),
-            "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
-                Some(false)
-            }
-            _ => None,
-        };
+        let value = boolean(&scalar.text).filter(|_| scalar.plain);
         match value {
             Some(value) => Some(Located {
                 place: node.place,

@@ -10,10 +10,12 @@ fn entries(descriptor: &str) -> Vec<Entry> {
             value: Bytes::copy_from_slice(value.as_bytes()),
         }
     };
+    // A comma before a blank is part of a value.
+    let descriptor = descriptor.replace(", ", "\u{1}");
     descriptor
         .split(',')
         .filter(|text| !text.is_empty())
-        .map(entry)
+        .map(|text| entry(&text.replace('\u{1}', ", ")))
         .collect()
 }
 
@@ -256,4 +258,203 @@ descriptors:
     check(policy, "k=a/b", "k=a%2Fb: 1/day 1 sliding_window [k=a/b]");
     check(policy, "k=a,b=x", "k=a/b: 2/day 2 sliding_window [k=a,b=x]");
     check(policy, "q\"=/é%=\\\n", "none");
+}
+
+#[test]
+fn a_rule_may_hold_several_limits() {
+    let policy = "
+domain: d
+plans:
+  api:
+    free: [{ rate: 60/minute, burst: 10 }, { rate: 10000/day }]
+    pro: { rate: 600/minute }
+    none: { unlimited: true }
+    default: { rate: 1/hour }
+descriptors:
+  - key: a
+    rate_limits:
+      - { rate: 10/second }
+      - { rate: 100/15m, shadow_mode: true }
+      - { rate: 1000/day, name: daily }
+  - { key: b, rate_limit: { plan: api } }
+  - { key: c, rate_limit: { plan: api, name: x } }
+  - { key: e, rate_limits: [{ plan: api }, { rate: 5/week }] }
+";
+    check(
+        policy,
+        "a=1",
+        "a: 10/second 10 sliding_window + 100/15 minutes 100 sliding_window + daily 1000/day 1000 sliding_window [a=1]",
+    );
+    check(
+        policy,
+        "b=free",
+        "b: 60/minute 10 token_bucket + 10000/day 10000 sliding_window []",
+    );
+    check(policy, "b=pro", "b: 600/minute 600 sliding_window []");
+    check(policy, "b=other", "b: 1/hour 1 sliding_window []");
+    check(
+        policy,
+        "c=free",
+        "c: x:minute 60/minute 10 token_bucket + x:day 10000/day 10000 sliding_window []",
+    );
+    check(policy, "c=pro", "c: x 600/minute 600 sliding_window []");
+    check(policy, "e=none", "e: 5/week 5 sliding_window []");
+    check(
+        policy,
+        "e=pro",
+        "e: 600/minute 600 sliding_window + 5/week 5 sliding_window []",
+    );
+    let set = PolicySet::parse(&[("p", policy)]).unwrap_or_else(|problems| panic!("{problems}"));
+    let entries = entries("a=1");
+    let found = set.policies()[0].find(&entries).expect("a rule");
+    let Limits::Held(limits) = found.limits else {
+        panic!("no limits")
+    };
+    let names: Vec<&str> = limits.iter().map(|limit| &**limit.name()).collect();
+    assert_eq!(names, ["a:second", "a:15m", "daily"]);
+    let binding: Vec<Binding> = (0..3).map(|index| found.binding(index)).collect();
+    assert_eq!(binding, [Binding::Always, Binding::Never, Binding::Always]);
+}
+
+#[test]
+fn what_names_the_plan_or_is_not_counted_is_no_part_of_the_key() {
+    let policy = "
+domain: d
+plans: { api: { free: { rate: 1/day }, pro: { rate: 2/day }, default: free } }
+descriptors:
+  - key: client
+    descriptors:
+      - key: plan
+        descriptors:
+          - key: api_key
+            counted: false
+            value_to_metric: true
+            descriptors:
+              - { key: route, rate_limit: { plan: api, plan_entry: plan } }
+";
+    check(
+        policy,
+        "client=a,plan=pro,api_key=k,route=r",
+        "client/plan/api_key/route: 2/day 2 sliding_window [client=a,route=r]",
+    );
+    let set = PolicySet::parse(&[("p", policy)]).unwrap_or_else(|problems| panic!("{problems}"));
+    let entries = entries("client=a,plan=pro,api_key=k/1,route=r");
+    let found = set.policies()[0].find(&entries).expect("a rule");
+    let uncounted: Vec<&[u8]> = found.uncounted.iter().map(|counted| &*counted.value).collect();
+    assert_eq!(uncounted, [b"pro".as_slice(), b"k/1"]);
+    assert_eq!(
+        found.rule.metric_path(&entries).as_deref(),
+        Some("client/plan/api_key=k/1/route")
+    );
+}
+
+#[test]
+fn the_longest_network_goes_before_patterns() {
+    let policy = "
+domain: d
+descriptors:
+  - { key: ip, value: 10.1.2.3, rate_limit: { rate: 1/day } }
+  - { key: ip, cidrs: [10.0.0.0/8], rate_limit: { rate: 2/day } }
+  - { key: ip, cidrs: [10.1.0.0/16, '2001:db8::/32'], share_threshold: true, rate_limit: { rate: 3/day } }
+  - { key: ip, value: '10.*', rate_limit: { rate: 4/day } }
+  - { key: ip, value: 'x*', share_threshold: true, rate_limit: { rate: 5/day } }
+  - { key: ip, rate_limit: { rate: 6/day } }
+  - { key: net, cidrs: [10.1.2.0/24], normalize: { ipv4_prefix: 24 }, rate_limit: { rate: 7/day } }
+  - { key: xff, normalize: { forwarded_for: { trusted_hops: 1 } }, rate_limit: { rate: 8/day } }
+  - { key: user, value: Acme, normalize: { case: lower }, rate_limit: { rate: 9/day } }
+";
+    check(
+        policy,
+        "ip=10.1.2.3",
+        "ip=10.1.2.3: 1/day 1 sliding_window [ip=10.1.2.3]",
+    );
+    check(
+        policy,
+        "ip=10.2.2.3",
+        "ip=10.0.0.0/8: 2/day 2 sliding_window [ip=10.2.2.3]",
+    );
+    check(
+        policy,
+        "ip=10.1.2.4",
+        "ip=10.1.0.0/16+1: 3/day 3 sliding_window [ip=10.1.0.0/16+1]",
+    );
+    check(
+        policy,
+        "ip=2001:db8::1",
+        "ip=10.1.0.0/16+1: 3/day 3 sliding_window [ip=10.1.0.0/16+1]",
+    );
+    check(policy, "ip=10.x", "ip=10.*: 4/day 4 sliding_window [ip=10.x]");
+    check(policy, "ip=xy", "ip=x*: 5/day 5 sliding_window [ip=x*]");
+    check(policy, "ip=11.0.0.1", "ip: 6/day 6 sliding_window [ip=11.0.0.1]");
+    check(
+        policy,
+        "net=10.1.2.99",
+        "net=10.1.2.0/24: 7/day 7 sliding_window [net=10.1.2.0/24]",
+    );
+    check(policy, "net=10.1.3.99", "none");
+    check(
+        policy,
+        "xff=9.9.9.9, 1.1.1.1",
+        "xff: 8/day 8 sliding_window [xff=9.9.9.9]",
+    );
+    check(
+        policy,
+        "user=ACME",
+        "user=Acme: 9/day 9 sliding_window [user=acme]",
+    );
+}
+
+#[test]
+fn defaults_and_compat_are_said_once_for_a_domain() {
+    let policy = "
+domain: d
+compat: reference
+defaults: { shadow_mode: true, cost: 3, advice: slow down, metadata: { a: [1, yes, ~, 0x, '1'] } }
+descriptors:
+  - { key: a, rate_limit: { unit: week, requests_per_unit: 5 } }
+  - { key: b, shadow_mode: false, cost: 1, charge: each, quota_mode: true, rate_limit: { unit: day } }
+  - { key: c, rate_limit: { rate: 5/day, burst: 6 } }
+";
+    check(policy, "a=1", "a: 5/week 5 fixed_window [a=1]");
+    check(policy, "b=1", "b: 0/day 0 fixed_window [b=1]");
+    check(policy, "c=1", "c: 5/day 6 token_bucket [c=1]");
+    let set = PolicySet::parse(&[("p", policy)]).unwrap_or_else(|problems| panic!("{problems}"));
+    let policy = &set.policies()[0];
+    assert!(policy.compat());
+    let [a, b, _] = policy.rules() else {
+        panic!("three rules")
+    };
+    assert_eq!(
+        (a.binding, a.charge, a.cost, a.advice.as_deref()),
+        (Binding::Never, Charge::Always, 3, Some("slow down"))
+    );
+    assert_eq!(
+        (b.binding, b.charge, b.cost),
+        (Binding::WithAllQuotas, Charge::Each, 1)
+    );
+    let metadata = a
+        .metadata
+        .as_deref()
+        .map(|metadata| serde_json::Value::Object(metadata.clone()));
+    assert_eq!(
+        metadata,
+        Some(serde_json::json!({ "a": [1, true, null, "0x", "1"] }))
+    );
+    let Limits::Held(limits) = a.all_limits().next().expect("one") else {
+        panic!("no limits")
+    };
+    assert_eq!(limits[0].grid(), crate::domain::limit::Grid::Epoch);
+    let assumed = Assumed {
+        compat: true,
+        charge: Some(Charge::AllOrNothing),
+    };
+    let set = PolicySet::parse_assuming(
+        &[(
+            "p",
+            "{domain: d, descriptors: [{key: k, rate_limit: {unit: day}}]}",
+        )],
+        assumed,
+    );
+    let set = set.unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(set.policies()[0].rules()[0].charge, Charge::AllOrNothing);
 }

@@ -69,7 +69,7 @@ impl Place {
 }
 
 /// A value and where it is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Located<T> {
     pub place: Place,
     pub value: T,

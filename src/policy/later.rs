@@ -1,0 +1,157 @@
+//! Keys whose engines are not here yet. They are read and checked like all others, and refused: a policy that asks for
+//! more than it would get is an error, never silently less.
+
+use super::keys::Level;
+use super::number::{Fault, whole};
+use super::problem::Report;
+use super::section::{Section, text};
+use super::settings::one_of;
+use super::tree::{Node, Value, shown};
+
+/// Refuses what a node, or `defaults`, asks for in vain. What is done anyway may be asked for.
+pub(super) fn refuse(section: &Section<'_>, report: &mut Report) {
+    on_excess(section, report);
+    enforce(section, report);
+    on_store_failure(section, report);
+    accuracy(section, report);
+    secret(section, report);
+}
+
+/// `on_excess`, of which only `reject` is supported.
+pub(super) fn on_excess(section: &Section<'_>, report: &mut Report) {
+    let Some(node) = section.get("on_excess") else {
+        return;
+    };
+    let errors = report.errors();
+    if let Value::Map(_) = node.value {
+        let delay = report.section("`on_excess`", node, Level::OnExcess);
+        if let Some(node) = delay.as_ref().and_then(|section| section.get("delay")) {
+            report.parse("delay", node, duration);
+        } else if report.errors() == errors {
+            report
+                .error(node.place, "`on_excess` must say what to do")
+                .hint("write, say, `on_excess: { delay: 150ms }`");
+        }
+    } else {
+        let words = [
+            ("reject", true),
+            ("stale", false),
+            ("degrade", false),
+            ("async", false),
+        ];
+        let reject = report.parse("on_excess", node, |text| one_of(text, &words));
+        if reject.is_none_or(|reject| reject.value) {
+            return;
+        }
+    }
+    if report.errors() == errors {
+        report.error(
+            node.place,
+            "`on_excess` other than `reject` is not supported by this version",
+        );
+    }
+}
+
+/// `shard_by`, which is not supported.
+pub(super) fn shard_by(section: &Section<'_>, report: &mut Report) {
+    if text(section, "shard_by", report).is_some() {
+        not_supported("shard_by", section, report);
+    }
+}
+
+fn enforce(section: &Section<'_>, report: &mut Report) {
+    let share = section
+        .get("enforce")
+        .and_then(|node| report.parse("enforce", node, percent));
+    if share.is_some_and(|share| share.value < 100) {
+        not_supported("enforce", section, report);
+    }
+}
+
+fn on_store_failure(section: &Section<'_>, report: &mut Report) {
+    let words = [("local", ()), ("allow", ()), ("deny", ()), ("error", ())];
+    let key = "on_store_failure";
+    let word = section
+        .get(key)
+        .and_then(|node| report.parse(key, node, |text| one_of(text, &words)));
+    if word.is_some() {
+        not_supported(key, section, report);
+    }
+}
+
+fn accuracy(section: &Section<'_>, report: &mut Report) {
+    let Some(node) = section.get("accuracy") else {
+        return;
+    };
+    let errors = report.errors();
+    if let Value::Map(_) = node.value {
+        let lease = report.section("`accuracy`", node, Level::Accuracy);
+        match lease.as_ref().and_then(|section| section.get("lease")) {
+            Some(node) => lease_of(node, report),
+            None if report.errors() == errors => {
+                report.error(node.place, "`accuracy` is `exact` or a `lease`");
+            }
+            None => {}
+        }
+    } else if report
+        .parse("accuracy", node, |text| one_of(text, &[("exact", ())]))
+        .is_some()
+    {
+        return;
+    }
+    if report.errors() == errors {
+        report.error(
+            node.place,
+            "`accuracy` other than `exact` is not supported by this version",
+        );
+    }
+}
+
+fn lease_of(node: &Node, report: &mut Report) {
+    let Some(section) = report.section("`lease`", node, Level::Lease) else {
+        return;
+    };
+    if let Some(node) = section.get("share") {
+        report.parse("share", node, percent);
+    }
+    if let Some(node) = section.get("ttl") {
+        report.parse("ttl", node, duration);
+    }
+}
+
+fn secret(section: &Section<'_>, report: &mut Report) {
+    let secret = section.get("secret").and_then(|node| report.flag("secret", node));
+    if secret.is_some_and(|secret| secret.value) {
+        not_supported("secret", section, report);
+    }
+}
+
+fn not_supported(key: &str, section: &Section<'_>, report: &mut Report) {
+    if let Some(place) = section.place_of(key) {
+        report.error(place, format!("`{key}` is not supported by this version"));
+    }
+}
+
+fn percent(text: &str) -> Result<u32, Fault> {
+    let fault = || {
+        Fault::new(format!(
+            "must be a share from 0% to 100%, found `{}`",
+            shown(text)
+        ))
+    };
+    let number = text
+        .strip_suffix('%')
+        .ok_or_else(|| fault().hint("write, say, `25%`"))?;
+    whole(number).ok().filter(|share| *share <= 100).ok_or_else(fault)
+}
+
+fn duration(text: &str) -> Result<(), Fault> {
+    let fault = || {
+        Fault::new(format!("must be a duration, found `{}`", shown(text))).hint("write, say, `150ms` or `2s`")
+    };
+    let number = text
+        .strip_suffix("ms")
+        .or_else(|| text.strip_suffix('s'))
+        .ok_or_else(fault)?;
+    whole(number).map(drop).map_err(|_| fault())
+}

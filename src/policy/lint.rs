@@ -1,0 +1,197 @@
+//! What is probably not what was meant: warnings, never errors.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::forms::{NodeForm, ValuesForm};
+use super::merge::{Leads, Merged, Normalizers, Written};
+use super::path::values;
+use super::pattern::Pattern;
+use super::problem::Report;
+use super::tree::{Place, shown};
+
+/// A descriptor has at most so many entries.
+const MOST_ENTRIES: usize = 32;
+
+/// More patterns of one key on one level than these are not compared with one another.
+const MOST_PATTERNS: usize = 1_000;
+
+/// Looks at the nodes of a level, which stand below `depth` others.
+pub(super) fn level(nodes: &[Merged<'_>], normalizers: &Normalizers, depth: usize, report: &mut Report) {
+    hidden_patterns(nodes, report);
+    hidden_subtrees(nodes, report);
+    for node in nodes {
+        without_effect(node.settings, report);
+        limit_on_child(node, report);
+        raw_forwarded_for(node.settings, normalizers, report);
+        if depth >= MOST_ENTRIES && node.settings.limits.is_some() {
+            let message = format!("no descriptor reaches this rule: it may have {MOST_ENTRIES} entries");
+            report.warning(node.settings.key.place, message);
+        }
+    }
+}
+
+/// A pattern that can never be the first to match.
+fn hidden_patterns(nodes: &[Merged<'_>], report: &mut Report) {
+    let mut by_key: HashMap<&str, Vec<(&str, Pattern, Place)>> = HashMap::new();
+    for node in nodes {
+        let ValuesForm::Text(text) = &node.settings.values else {
+            continue;
+        };
+        let Some(pattern) = Pattern::new(&text.value) else {
+            continue;
+        };
+        let earlier = by_key.entry(&node.settings.key.value).or_default();
+        // A star of the later pattern that the earlier one takes as a byte like any other stands for whatever it may.
+        let hidden_by = earlier
+            .iter()
+            .find(|(_, earlier, _)| earlier.matches(text.value.as_bytes()));
+        if let Some((first, _, place)) = hidden_by {
+            let message = format!(
+                "`{}` never matches: `{first}` stands before it and matches all of it",
+                text.value
+            );
+            report
+                .warning(text.place, message)
+                .hint("put the narrower pattern first")
+                .also(*place, "the earlier");
+        }
+        if earlier.len() < MOST_PATTERNS {
+            earlier.push((&text.value, pattern, text.place));
+        }
+    }
+}
+
+/// A value that leads into a subtree with fewer rules than the node without a value beside it has: there is no way back
+/// from it.
+fn hidden_subtrees(nodes: &[Merged<'_>], report: &mut Report) {
+    let mut usual: HashMap<&str, BTreeSet<String>> = HashMap::new();
+    for node in nodes
+        .iter()
+        .filter(|node| node.leads == Leads::Any && !node.children.is_empty())
+    {
+        let rules = usual.entry(&node.settings.key.value).or_default();
+        rules_below(&node.children, "", rules);
+    }
+    for node in nodes.iter().filter(|node| node.leads != Leads::Any) {
+        let Some(usual) = usual.get(&*node.settings.key.value) else {
+            continue;
+        };
+        let mut own = BTreeSet::new();
+        rules_below(&node.children, "", &mut own);
+        let missing: Vec<&str> = usual.difference(&own).map(String::as_str).collect();
+        let Some(first) = missing.first() else { continue };
+        let key = shown(&node.settings.key.value);
+        let value = values(node.settings).unwrap_or_default();
+        let message = format!(
+            "{key} = {} has no rule for {first}, which any other {key} has",
+            shown(&value)
+        );
+        report
+            .warning(node.settings.key.place, message)
+            .hint("there is no way back from a value: repeat here what shall hold for it as well");
+    }
+}
+
+/// The keys that lead to rules, values left out.
+fn rules_below(written: &[Written<'_>], above: &str, rules: &mut BTreeSet<String>) {
+    for Written { form, .. } in written {
+        note_rules(form, above, rules);
+    }
+}
+
+fn note_rules(form: &NodeForm, above: &str, rules: &mut BTreeSet<String>) {
+    let path = if above.is_empty() {
+        shown(&form.key.value)
+    } else {
+        format!("{above}/{}", shown(&form.key.value))
+    };
+    for child in &form.children {
+        note_rules(child, &path, rules);
+    }
+    if form.limits.is_some() {
+        rules.insert(path);
+    }
+}
+
+/// Keys that say something about a limit on a node that has none. Generators write them, and they do no harm.
+fn without_effect(form: &NodeForm, report: &mut Report) {
+    if form.limits.is_some() {
+        return;
+    }
+    let settings = &form.settings;
+    let places = [
+        (
+            "shadow_mode",
+            settings
+                .shadow_mode
+                .filter(|flag| flag.value)
+                .map(|flag| flag.place),
+        ),
+        (
+            "quota_mode",
+            settings
+                .quota_mode
+                .filter(|flag| flag.value)
+                .map(|flag| flag.place),
+        ),
+        (
+            "detailed_metric",
+            settings
+                .detailed_metric
+                .filter(|flag| flag.value)
+                .map(|flag| flag.place),
+        ),
+        (
+            "metadata",
+            settings.metadata.as_ref().map(|metadata| metadata.place),
+        ),
+        ("cost", settings.cost.map(|cost| cost.place)),
+        ("advice", settings.advice.as_ref().map(|advice| advice.place)),
+        ("charge", settings.charge.map(|charge| charge.place)),
+    ];
+    for (key, place) in places {
+        if let Some(place) = place {
+            report.warning(place, format!("`{key}` has no effect on a node without a limit"));
+        }
+    }
+}
+
+fn limit_on_child(node: &Merged<'_>, report: &mut Report) {
+    if node.settings.limits.is_none() {
+        return;
+    }
+    let child = node.children.iter().find(|child| child.form.limits.is_some());
+    if let Some(Written { form, .. }) = child {
+        let key = shown(&node.settings.key.value);
+        let child = shown(&form.key.value);
+        report
+            .warning(
+                form.key.place,
+                format!("`{key}` has a limit, and so has `{child}` below it"),
+            )
+            .hint(format!(
+                "a descriptor meets the rule at its end only; for both send ({key}) and ({key}, {child})"
+            ));
+    }
+}
+
+/// The whole list is the caller's to write, so that each made-up address would be a new budget.
+fn raw_forwarded_for(form: &NodeForm, normalizers: &Normalizers, report: &mut Report) {
+    let key = form.key.value.to_ascii_lowercase().replace('_', "-");
+    let trusted = normalizers
+        .get(&form.key.value)
+        .is_some_and(|read| read.value.trusted_hops.is_some());
+    if !trusted && matches!(key.as_str(), "x-forwarded-for" | "forwarded-for" | "xff") {
+        report
+            .warning(
+                form.key.place,
+                format!(
+                    "callers write `{}` as they like, and so choose their budget",
+                    shown(&form.key.value)
+                ),
+            )
+            .hint(
+                "use the gateway's `remote_address`, or `normalize: { forwarded_for: { trusted_hops: N } }`",
+            );
+    }
+}
