@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::app;
 use super::args::TestArgs;
+use super::check::{counted, problem_as_json, write_problems};
 use super::exit::Exit;
-use super::scenario::{self, Failure, RunError, Test};
-use crate::policy::problem::{Problem, Problems};
+use super::scenario::{self, Failure, RunError, Test, Unusable};
+use crate::policy::problem::{Problem, Severity};
 
 /// Runs the tests in the files that `args` name, each test on counters of its own. Writes what is wrong with the files, a
 /// line for every test that fails, and how many did.
@@ -27,7 +28,7 @@ pub fn test(args: &TestArgs, out: &mut impl Write) -> io::Result<Exit> {
                     report.ran(file, test, ended);
                 }
             }
-            Err(problems) => report.problems.extend(problems),
+            Err(unusable) => report.unusable.extend(unusable),
         }
     }
     if args.json {
@@ -41,7 +42,7 @@ pub fn test(args: &TestArgs, out: &mut impl Write) -> io::Result<Exit> {
 /// What became of all tests.
 #[derive(Default)]
 struct Report {
-    problems: Vec<Problems>,
+    unusable: Vec<Unusable>,
     ran: Vec<Ran>,
 }
 
@@ -57,10 +58,9 @@ impl Report {
         let file = file.display().to_string();
         match ended {
             Ok(failure) => self.ran.push(Ran { file, test, failure }),
-            Err(RunError::Policy(problems)) => self.problems.push(problems),
-            Err(RunError::Store(error)) => {
+            Err(error) => {
                 let problem = Problem::about_file(&file, format!("{}: {error}", test.name));
-                self.problems.push(Problems::from(vec![problem]));
+                self.unusable.push(problem.into());
             }
         }
     }
@@ -69,28 +69,45 @@ impl Report {
         self.ran.iter().filter(|ran| ran.failure.is_some()).count()
     }
 
+    /// How much is wrong with the files.
+    fn errors(&self) -> usize {
+        let of = |Unusable { problems, .. }: &Unusable| {
+            let errors = problems
+                .iter()
+                .filter(|problem| problem.severity == Severity::Error);
+            errors.count() + problems.left_out()
+        };
+        self.unusable.iter().map(of).sum()
+    }
+
     fn is_fine(&self) -> bool {
-        self.problems.is_empty() && self.failed() == 0
+        self.unusable.is_empty() && self.failed() == 0
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        for problems in &self.problems {
-            write!(out, "{problems}")?;
+        for Unusable { problems, sources } in &self.unusable {
+            write_problems(sources, problems, out)?;
         }
         for ran in &self.ran {
             if let Some(failure) = &ran.failure {
                 writeln!(out, "{}", as_line(&ran.file, &ran.test.name, failure))?;
             }
         }
-        match (self.failed(), self.ran.len()) {
-            (0, 0) => Ok(()),
-            (0, all) => writeln!(out, "ok: {}", counted(all)),
-            (failed, all) => writeln!(out, "failed: {failed} of {}", counted(all)),
+        let (failed, tests, errors) = (self.failed(), counted(self.ran.len(), "test"), self.errors());
+        match (self.ran.len(), failed, errors) {
+            (0, _, errors) => writeln!(out, "refused: {}", counted(errors, "error")),
+            (_, 0, 0) => writeln!(out, "ok: {tests}"),
+            (_, failed, 0) => writeln!(out, "failed: {failed} of {tests}"),
+            (_, failed, errors) => writeln!(out, "failed: {failed} of {tests}, {}", counted(errors, "error")),
         }
     }
 
     fn as_json(&self) -> Value {
-        let problems = self.problems.iter().flatten().map(problem_as_json);
+        let problems = self
+            .unusable
+            .iter()
+            .flat_map(|files| &files.problems)
+            .map(problem_as_json);
         let tests = self.ran.iter().map(Ran::as_json);
         json!({
             "problems": problems.collect::<Vec<_>>(),
@@ -141,22 +158,4 @@ fn failure_as_json(failure: &Failure) -> Value {
         "action": failure.action,
         "differences": differences.collect::<Vec<_>>(),
     })
-}
-
-fn problem_as_json(problem: &Problem) -> Value {
-    json!({
-        "file": &*problem.file,
-        "line": problem.spot.map(|spot| spot.line),
-        "column": problem.spot.map(|spot| spot.column),
-        "message": problem.message,
-        "hint": problem.hint,
-    })
-}
-
-fn counted(tests: usize) -> String {
-    if tests == 1 {
-        String::from("1 test")
-    } else {
-        format!("{tests} tests")
-    }
 }

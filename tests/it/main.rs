@@ -10,6 +10,7 @@ mod deploy;
 mod envoy;
 mod harness;
 mod policies;
+mod policy_tests;
 mod readme;
 mod recorded;
 mod shared_store;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::step::Steps;
-use super::{Place, Suite, Test};
+use super::{Place, Suite, Test, Unusable};
 use crate::cli::sources::{self, Source};
 use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
@@ -16,27 +16,31 @@ use crate::policy::reading::{At, Fields, Part, Reader, meant};
 ///
 /// # Errors
 /// Everything that is wrong with the file, then with each of its policies.
-pub fn read(path: &Path) -> Result<Suite, Vec<Problems>> {
-    let bytes = sources::read_file(path).map_err(|problem| vec![Problems::from(vec![problem])])?;
+pub fn read(path: &Path) -> Result<Suite, Vec<Unusable>> {
+    let name = path.display().to_string();
+    let bytes = sources::read_file(path).map_err(|problem| vec![problem.into()])?;
     if is_blank(&bytes) {
-        let problem =
-            Problem::about_file(&path.display().to_string(), "there are no tests").with_hint(SHORTEST);
-        return Err(vec![Problems::from(vec![problem])]);
+        let problem = Problem::about_file(&name, "there are no tests").with_hint(SHORTEST);
+        return Err(vec![problem.into()]);
     }
-    let (reader, documents) = Reader::open(&path.display().to_string(), &bytes);
+    let (reader, documents) = Reader::open(&name, &bytes);
     let mut form = Form {
         reader,
         folder: path.parent().unwrap_or(Path::new("")).to_owned(),
-        of_policies: Vec::new(),
+        unusable: Vec::new(),
     };
     let suite = form.suite(&documents);
-    let sound = form.reader.errors() == 0;
-    let mut problems = vec![form.reader.finish()];
-    problems.append(&mut form.of_policies);
-    problems.retain(Problems::has_errors);
+    let mut unusable = form.unusable;
+    if form.reader.errors() > 0 {
+        let own = Unusable {
+            problems: form.reader.finish(),
+            sources: vec![(name, bytes)],
+        };
+        unusable.insert(0, own);
+    }
     match suite {
-        Some(suite) if sound && problems.is_empty() => Ok(suite),
-        _ => Err(problems),
+        Some(suite) if unusable.is_empty() => Ok(suite),
+        _ => Err(unusable),
     }
 }
 
@@ -55,7 +59,8 @@ pub(super) struct Form {
     pub(super) reader: Reader,
     /// What its policies are relative to.
     folder: PathBuf,
-    of_policies: Vec<Problems>,
+    /// Policies of which something is wrong.
+    unusable: Vec<Unusable>,
 }
 
 /// A policy that a file names.
@@ -75,21 +80,26 @@ impl Form {
             }
             return None;
         };
+        let errors = self.reader.errors();
         let fields = self
             .reader
             .fields("a file of tests", document, &["policy", "tests"])?;
+        let all_known = self.reader.errors() == errors;
         let policy = match fields.get("policy") {
             Some(part) => self.policy("policy", part),
             None => {
                 let hint = "add `policy: FILE`, relative to this file";
-                self.reader
-                    .error(document.at(), "there is no `policy` to test", Some(hint));
+                self.missing(
+                    all_known,
+                    document.at(),
+                    "there is no `policy` to test",
+                    Some(hint),
+                );
                 None
             }
         };
         let Some(tests) = fields.get("tests") else {
-            self.reader
-                .error(document.at(), "there are no `tests`", Some(SHORTEST));
+            self.missing(all_known, document.at(), "there are no `tests`", Some(SHORTEST));
             return None;
         };
         let items = self.reader.list("tests", tests)?;
@@ -105,11 +115,16 @@ impl Form {
     }
 
     fn test(&mut self, part: &Part, policy: Option<&NamedPolicy>) -> Option<Test> {
+        let errors = self.reader.errors();
         let fields = self.reader.fields("a test", part, &["name", "domain", "steps"])?;
+        let all_known = self.reader.errors() == errors;
         let name = fields.get("name").map(|name| self.reader.text("name", name));
         if name.is_none() {
             let hint = "say in a few words what must hold";
-            self.reader.error(part.at(), "a test needs a `name`", Some(hint));
+            self.missing(all_known, part.at(), "a test needs a `name`", Some(hint));
+        }
+        if fields.get("steps").is_none() {
+            self.missing(all_known, part.at(), "a test needs `steps`", None);
         }
         let steps = Steps::read(self, &fields, part.at());
         let domain = self.domain(&fields, part.at(), policy?, &steps);
@@ -120,6 +135,13 @@ impl Form {
             policy: Arc::clone(&policy?.sources),
             steps: steps.0,
         })
+    }
+
+    /// Notes that a key is not there, unless it may be the one that is misspelt.
+    fn missing(&mut self, all_known: bool, at: At, message: &str, hint: Option<&str>) {
+        if all_known {
+            self.reader.error(at, message, hint);
+        }
     }
 
     /// The domain that a test says, or the only one that there is. One that the policy does not have is a slip, unless
@@ -159,14 +181,22 @@ impl Form {
             vec![self.reader.text(key, part)?]
         };
         let paths: Vec<_> = names.iter().map(|name| self.folder.join(name)).collect();
-        let loaded = sources::read(&paths).and_then(|sources| {
-            let set = PolicySet::parse(&sources)?;
-            Ok(NamedPolicy {
-                sources: sources.into(),
+        let sources = match sources::read(&paths) {
+            Ok(sources) => sources,
+            Err(problems) => return self.cannot_use(problems, Vec::new()),
+        };
+        match PolicySet::parse(&sources) {
+            Ok(set) => Some(NamedPolicy {
                 domains: set.domains().cloned().collect(),
-            })
-        });
-        loaded.map_err(|problems| self.of_policies.push(problems)).ok()
+                sources: sources.into(),
+            }),
+            Err(problems) => self.cannot_use(problems, sources),
+        }
+    }
+
+    fn cannot_use<T>(&mut self, problems: Problems, sources: Vec<Source>) -> Option<T> {
+        self.unusable.push(Unusable { problems, sources });
+        None
     }
 }
 
@@ -200,7 +230,7 @@ mod tests {
         fs::write(&path, tests).expect("written");
         let said = match read(&path) {
             Ok(suite) => format!("{} tests\n", suite.tests.len()),
-            Err(problems) => problems.iter().map(Problems::to_string).collect(),
+            Err(unusable) => unusable.iter().map(|files| files.problems.to_string()).collect(),
         };
         said.replace(&format!("{}/", folder.path().display()), "")
     }

@@ -53,6 +53,7 @@ use bytes::Bytes;
 use super::sources::Source;
 use crate::domain::descriptor::Descriptor;
 use crate::domain::time::{Micros, Timestamp};
+use crate::policy::problem::{Problem, Problems};
 
 pub use expect::{Difference, Expectation};
 pub use file::read;
@@ -63,6 +64,24 @@ pub use run::{Failure, RunError, run};
 pub struct Suite {
     /// In the order of the file; at least one.
     pub tests: Vec<Test>,
+}
+
+/// Files that cannot be used.
+#[derive(Debug)]
+pub struct Unusable {
+    /// What is wrong with them.
+    pub problems: Problems,
+    /// Those of them that could be read.
+    pub sources: Vec<Source>,
+}
+
+impl From<Problem> for Unusable {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problems: Problems::from(vec![problem]),
+            sources: Vec::new(),
+        }
+    }
 }
 
 /// One test: steps under a policy.
