@@ -13,6 +13,7 @@ mod policies;
 mod policy_tests;
 mod readme;
 mod recorded;
+mod scenarios;
 mod shared_store;
 mod shutdown;
 mod twin;
