@@ -8,6 +8,7 @@ mod battery;
 mod cli;
 mod deploy;
 mod envoy;
+mod faults;
 mod harness;
 mod policies;
 mod policy_tests;
