@@ -53,8 +53,8 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
 ///
 /// # Errors
 /// When it does not exist or cannot be read.
-pub fn read_file(path: &Path) -> Result<Vec<u8>, Problem> {
-    fs::read(path).map_err(|error| unreadable(path, &error))
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
+    fs::read(path).map_err(|error| vec![unreadable(path, &error)].into())
 }
 
 /// The files that `path` stands for: itself, or those in it.

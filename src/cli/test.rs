@@ -10,7 +10,7 @@ use super::args::TestArgs;
 use super::check::{counted, problem_as_json, write_problems};
 use super::exit::Exit;
 use super::scenario::{self, Failure, RunError, Test, Unusable};
-use crate::policy::problem::{Problem, Severity};
+use crate::policy::problem::{Problem, Problems, Severity};
 
 /// Runs the tests in the files that `args` name, each test on counters of its own. Writes what is wrong with the files, a
 /// line for every test that fails, and how many did.
@@ -60,7 +60,7 @@ impl Report {
             Ok(failure) => self.ran.push(Ran { file, test, failure }),
             Err(error) => {
                 let problem = Problem::about_file(&file, format!("{}: {error}", test.name));
-                self.unusable.push(problem.into());
+                self.unusable.push(Problems::from(vec![problem]).into());
             }
         }
     }

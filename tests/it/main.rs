@@ -18,3 +18,4 @@ mod scenarios;
 mod shared_store;
 mod shutdown;
 mod twin;
+mod worst_cases;

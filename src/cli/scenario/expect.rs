@@ -88,13 +88,15 @@ impl Expectation {
     /// How the last answer of several, of which `admitted` passed, differs from this.
     pub(super) fn compare(&self, answer: &Answer, admitted: u32) -> Vec<Difference> {
         let mut found = Differences::default();
-        found.compare("verdict", self.verdict, answer.verdict, |verdict| {
+        let rule = OrNone::from(answer.rule.clone());
+        found.compare("verdict", self.verdict.as_ref(), &answer.verdict, |verdict| {
             word(*verdict).into()
         });
-        found.compare("cause", self.cause, answer.cause, |cause| cause.name().into());
-        found.compare("admitted", self.admitted, admitted, u32::to_string);
-        let rule = answer.rule.clone().map_or(OrNone::None, OrNone::Some);
-        found.compare("rule", self.rule.clone(), rule, OrNone::to_string);
+        found.compare("cause", self.cause.as_ref(), &answer.cause, |cause| {
+            cause.name().into()
+        });
+        found.compare("admitted", self.admitted.as_ref(), &admitted, u32::to_string);
+        found.compare("rule", self.rule.as_ref(), &rule, OrNone::to_string);
         let deciding = answer.deciding.and_then(|place| answer.statuses.get(place));
         found.compare_figures("", &self.figures, deciding.unwrap_or(&Status::UNLIMITED));
         for (place, (figures, status)) in self.statuses.iter().flatten().zip(&answer.statuses).enumerate() {
@@ -111,15 +113,15 @@ impl Differences {
     fn compare<T: PartialEq>(
         &mut self,
         what: &str,
-        expected: Option<T>,
-        got: T,
+        expected: Option<&T>,
+        got: &T,
         show: impl Fn(&T) -> String,
     ) {
         if let Some(expected) = expected.filter(|expected| *expected != got) {
             self.0.push(Difference {
                 what: what.to_owned(),
-                expected: show(&expected),
-                got: show(&got),
+                expected: show(expected),
+                got: show(got),
             });
         }
     }
@@ -135,26 +137,26 @@ impl Differences {
         } = expected;
         let key = |what: &str| format!("{of}{what}");
         let shown = status.limit.as_ref();
-        self.compare(&key("verdict"), *verdict, status.verdict, |verdict| {
+        let left = OrNone::from(shown.map(|_| status.remaining));
+        let shape = OrNone::from(shown.map(Shape::from));
+        let named = OrNone::from(shown.map(|limit| limit.name.clone()));
+        let (retry, reset) = (Retry::of(status), OrNone::from(status.reset_after));
+        self.compare(&key("verdict"), verdict.as_ref(), &status.verdict, |verdict| {
             word(*verdict).into()
         });
-        let left = shown.map_or(OrNone::None, |_| OrNone::Some(status.remaining));
-        self.compare(&key("remaining"), remaining.clone(), left, OrNone::to_string);
-        let shape = shown.map_or(OrNone::None, |limit| OrNone::Some(Shape::from(limit)));
-        self.compare(&key("limit"), limit.clone(), shape, OrNone::to_string);
-        let named = shown.map_or(OrNone::None, |limit| OrNone::Some(limit.name.clone()));
-        self.compare(&key("name"), name.clone(), named, OrNone::to_string);
+        self.compare(&key("remaining"), remaining.as_ref(), &left, OrNone::to_string);
+        self.compare(&key("limit"), limit.as_ref(), &shape, OrNone::to_string);
+        self.compare(&key("name"), name.as_ref(), &named, OrNone::to_string);
         self.compare(
             &key("retry_after"),
-            *retry_after,
-            Retry::of(status),
+            retry_after.as_ref(),
+            &retry,
             Retry::to_string,
         );
-        let reset = status.reset_after.map_or(OrNone::None, OrNone::Some);
         self.compare(
             &key("reset_after"),
-            reset_after.clone(),
-            reset,
+            reset_after.as_ref(),
+            &reset,
             |reset| match reset {
                 OrNone::None => String::from("none"),
                 OrNone::Some(span) => show_span(*span),
@@ -163,10 +165,16 @@ impl Differences {
     }
 }
 
-pub(super) const fn word(verdict: Verdict) -> &'static str {
+const fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::UnderLimit => "ok",
         Verdict::OverLimit => "over",
+    }
+}
+
+impl<T> From<Option<T>> for OrNone<T> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Self::Some)
     }
 }
 

@@ -18,10 +18,10 @@ use crate::policy::reading::{At, Fields, Part, Reader, meant};
 /// Everything that is wrong with the file, then with each of its policies.
 pub fn read(path: &Path) -> Result<Suite, Vec<Unusable>> {
     let name = path.display().to_string();
-    let bytes = sources::read_file(path).map_err(|problem| vec![problem.into()])?;
+    let bytes = sources::read_file(path).map_err(|problems| vec![problems.into()])?;
     if is_blank(&bytes) {
         let problem = Problem::about_file(&name, "there are no tests").with_hint(SHORTEST);
-        return Err(vec![problem.into()]);
+        return Err(vec![Problems::from(vec![problem]).into()]);
     }
     let (reader, documents) = Reader::open(&name, &bytes);
     let mut form = Form {
@@ -85,19 +85,17 @@ impl Form {
             .reader
             .fields("a file of tests", document, &["policy", "tests"])?;
         let all_known = self.reader.errors() == errors;
-        let policy = match fields.get("policy") {
-            Some(part) => self.policy("policy", part),
-            None => {
-                let hint = "add `policy: FILE`, relative to this file";
-                self.missing(
-                    all_known,
-                    document.at(),
-                    "there is no `policy` to test",
-                    Some(hint),
-                );
-                None
-            }
-        };
+        let policy = fields.get("policy").map(|part| self.policy("policy", part));
+        if policy.is_none() {
+            let hint = "add `policy: FILE`, relative to this file";
+            self.missing(
+                all_known,
+                document.at(),
+                "there is no `policy` to test",
+                Some(hint),
+            );
+        }
+        let policy = policy.flatten();
         let Some(tests) = fields.get("tests") else {
             self.missing(all_known, document.at(), "there are no `tests`", Some(SHORTEST));
             return None;
@@ -161,7 +159,7 @@ impl Form {
         };
         let domain = Bytes::from(self.reader.text("domain", part)?);
         if !policy.domains.contains(&domain) && !steps.expect_an_unknown_domain() {
-            let known: Vec<_> = policy.domains.iter().map(|name| shown(name)).collect();
+            let known: Vec<_> = policy.domains.iter().map(shown).collect();
             let known: Vec<_> = known.iter().map(String::as_str).collect();
             let message = format!("the policy has no domain `{}`", shown(&domain));
             let hint = meant(&shown(&domain), &known);

@@ -53,7 +53,7 @@ use bytes::Bytes;
 use super::sources::Source;
 use crate::domain::descriptor::Descriptor;
 use crate::domain::time::{Micros, Timestamp};
-use crate::policy::problem::{Problem, Problems};
+use crate::policy::problem::Problems;
 
 pub use expect::{Difference, Expectation};
 pub use file::read;
@@ -75,10 +75,10 @@ pub struct Unusable {
     pub sources: Vec<Source>,
 }
 
-impl From<Problem> for Unusable {
-    fn from(problem: Problem) -> Self {
+impl From<Problems> for Unusable {
+    fn from(problems: Problems) -> Self {
         Self {
-            problems: Problems::from(vec![problem]),
+            problems,
             sources: Vec::new(),
         }
     }

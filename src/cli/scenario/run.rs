@@ -20,7 +20,7 @@ use crate::store::key::Keys;
 use crate::store::{Store, StoreError};
 
 /// How long a store may take, in real time: only one that hangs gets this far.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The first step that did not get what it expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
