@@ -42,6 +42,9 @@ local function bucket()
           whole, part = whole + 1, 0
         end
       end
+      if whole > most or whole == most and part > most_part then
+        whole, part = most, most_part
+      end
       if now > at then
         local elapsed = now - at
         local round = fmod(elapsed, p)
@@ -56,9 +59,6 @@ local function bucket()
         end
       elseif at - now <= OVERTAKING then
         now = at
-      end
-      if whole > most or whole == most and part > most_part then
-        whole, part = most, most_part
       end
       if now < at then
         put(key, now, whole, part, n, p)

@@ -52,6 +52,10 @@
 //! * A limit of zero is decided without its counter: nothing is ever in it.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
+//! * A bucket that holds more than a lowered limit allows is cut off before it drains, not after: a caller that is
+//!   refused leaves no trace, and must not be told the same wait again and again.
+//! * Policy tests (`cli::scenario`) run the use case itself on the embedded store. Their times are exact, where answers
+//!   on the wire round up to whole seconds; each test starts with 2026, where all windows but weeks begin.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
 //! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
 //!   look included: left alone, a spent counter would stand still until the clock has caught up.

@@ -124,6 +124,12 @@ impl App {
     }
 }
 
+/// An embedded store that nobody else shares, for as many counters as one test may need.
+pub fn embedded_store() -> impl Store {
+    const MOST_COUNTERS: usize = 1_000_000;
+    Memory::new(MOST_COUNTERS, Metrics::new(1).store_observer(0))
+}
+
 fn metrics_page(metrics: Arc<Metrics>) -> MetricsPage {
     MetricsPage {
         media_type: MEDIA_TYPE,

@@ -23,6 +23,12 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Tell what is wrong with a policy
     Check(CheckArgs),
+    /// Tell whether a policy does what its tests say
+    #[command(
+        long_about = TEST,
+        after_help = "Exit codes: 0 every test passed, 1 one failed or something is wrong with a file, 2 nothing to test."
+    )]
+    Test(TestArgs),
     /// Ask a running server
     #[command(after_help = "Exit codes: 0 admitted, 1 refused at least once, 2 could not ask.")]
     Call(CallArgs),
@@ -207,6 +213,40 @@ pub enum ChargeArg {
     Each,
     /// Whatever the verdict.
     Always,
+}
+
+/// What `test` does, at length.
+const TEST: &str = "Tell whether a policy does what its tests say.
+
+A file of tests names a policy and says what it must answer to hits and to time that passes:
+
+    policy: policy.yaml        # a file, a folder or a list of them, relative to this file
+    tests:
+      - name: one at once, then one a minute
+        domain: edge           # may be left out where the policy has one domain
+        steps:
+          - { hit: \"client=a,plan=free\", expect: { verdict: ok, remaining: 0 } }
+          - { hit: \"client=a,plan=free\", expect: { verdict: over, retry_after: 1m } }
+          - { pass: 1m }
+          - { hit: \"client=a,plan=free\", expect: { verdict: ok } }
+
+Steps: hit, pass: 1h30m, at: 2026-01-31T23:59:59Z, reload: other-policy.yaml.
+Beside hit: hits (0 looks, a negative number gives back), times, every: 100ms, expect.
+In expect: verdict, rule, remaining, limit, name, retry_after, reset_after, cause, admitted, statuses.
+
+Every test starts with whole budgets at 2026-01-01T00:00:00Z. Time is simulated and counters live in memory, so a
+month takes no time and nothing else is touched.";
+
+/// What `test` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TestArgs {
+    /// Files of tests
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Everything as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `call` is told.

@@ -7,9 +7,11 @@ pub mod check;
 mod descriptor;
 pub mod excerpt;
 pub mod exit;
+pub mod scenario;
 mod serve;
 pub mod settings;
 pub mod sources;
+mod test;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -38,6 +40,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match args.command {
         Command::Serve(args) => serve::serve(*args, &mut err),
         Command::Check(args) => check(&args, &mut out),
+        Command::Test(args) => test::test(&args, &mut out),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

@@ -52,6 +52,14 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
     }
 }
 
+/// The bytes of one file that is no policy.
+///
+/// # Errors
+/// When it does not exist or cannot be read.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
+    fs::read(path).map_err(|error| vec![unreadable(path, &error)].into())
+}
+
 /// The files that `path` stands for: itself, or those in it.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let kind = fs::metadata(path).map_err(|error| Box::new(unreadable(path, &error)))?;

@@ -159,12 +159,12 @@ const fn code(verdict: Verdict) -> Code {
 fn write_status(status: Status) -> DescriptorStatus {
     DescriptorStatus {
         code: code(status.verdict).into(),
-        current_limit: status.limit.map(write_limit),
         limit_remaining: status.remaining,
-        duration_until_reset: status.reset_secs.map(|seconds| Duration {
+        duration_until_reset: status.reset_secs().map(|seconds| Duration {
             seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
             nanos: 0,
         }),
+        current_limit: status.limit.map(write_limit),
     }
 }
 
@@ -272,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::domain::limit::Period;
+    use crate::domain::time::Micros;
     use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
     use crate::service::answer::Cause;
 
@@ -440,6 +441,7 @@ mod tests {
             verdict: Verdict::OverLimit,
             cause: Cause::OverLimit,
             rule: Some("client/plan".to_owned()),
+            deciding: Some(0),
             degraded: true,
             statuses: smallvec![
                 Status {
@@ -453,7 +455,8 @@ mod tests {
                         },
                     }),
                     remaining: 0,
-                    reset_secs: Some(9),
+                    retry_after: Some(Micros::new(8_100_000)),
+                    reset_after: Some(Micros::MINUTE),
                 },
                 Status::UNLIMITED,
             ],

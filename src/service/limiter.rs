@@ -7,7 +7,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Cause, Header, ShownLimit, Status};
-use super::headers::{self, Budget, HeaderStyle, until_reset};
+use super::headers::{self, Budget, HeaderStyle};
 use super::live::{Live, Policies};
 use super::observer::Tally;
 use super::plan::{Plan, Planned, Reached, group};
@@ -127,6 +127,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             .iter()
             .map(|reached| status(plan, reached, decisions))
             .collect();
+        let deciding = deciding(plan, decisions);
         let mut answer = Answer {
             verdict: if decisions.refused {
                 Verdict::OverLimit
@@ -134,7 +135,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 Verdict::UnderLimit
             },
             cause: cause(plan, decisions),
-            rule: deciding(plan, decisions).map(|check| check.rule.path.to_string()),
+            rule: deciding.map(|place| plan.check(place).rule.path.to_string()),
+            deciding: deciding.and_then(|place| plan.reached.iter().position(|reached| reached.meets(place))),
             degraded: decisions.degraded,
             metadata: metadata(plan, &statuses),
             uncounted: plan.uncounted.clone(),
@@ -164,7 +166,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             .filter(|(check, decision)| refuses(check, decision))
             .map(budget)
             .collect();
-        let advice = deciding(plan, decisions).and_then(|check| check.rule.advice.as_deref());
+        let advice = deciding(plan, decisions).and_then(|place| plan.check(place).rule.advice.as_deref());
         let refusal = Refusal::new(&refusing, advice, &self.random);
         if let Some(seconds) = refusal.retry_after() {
             answer.headers.push(Header {
@@ -241,12 +243,12 @@ fn refuses(check: &Planned<'_>, decision: &Decision) -> bool {
     decision.verdict == Verdict::OverLimit && check.binding != Binding::Never
 }
 
-/// The check that a person would name: the one that refuses longest, else the one nearest its limit.
-fn deciding<'a, 'p>(plan: &'a Plan<'p>, decisions: &Decisions) -> Option<&'a Planned<'p>> {
-    let decided = plan.checks().iter().zip(&decisions.checks);
-    decided
-        .min_by_key(|(check, decision)| order(check, decision))
-        .map(|(check, _)| check)
+/// The place of the check that a person would name: the one that refuses longest, else the one nearest its limit.
+fn deciding(plan: &Plan<'_>, decisions: &Decisions) -> Option<usize> {
+    checked(plan, decisions)
+        .enumerate()
+        .min_by_key(|(_, (check, decision))| order(check, decision))
+        .map(|(place, _)| place)
 }
 
 /// Orders decisions from what matters most to what matters least; ties keep the order of the request.
@@ -281,7 +283,8 @@ fn status(plan: &Plan<'_>, reached: &Reached<'_>, decisions: &Decisions) -> Stat
         },
         limit: Some(shown_limit(&check.limit, plan.compat)),
         remaining: u32::try_from(decision.remaining).unwrap_or(u32::MAX),
-        reset_secs: Some(until_reset(decision).ceil_secs()),
+        retry_after: decision.retry_after,
+        reset_after: Some(decision.reset_after),
     }
 }
 

@@ -42,6 +42,13 @@ pub(super) enum Reached<'p> {
     Replaced,
 }
 
+impl Reached<'_> {
+    /// Whether the check at `place` in the group is about it.
+    pub(super) fn meets(&self, place: usize) -> bool {
+        matches!(self, Self::Limited(_, places) if places.contains(&place))
+    }
+}
+
 /// One check of the group, its key still in the buffer.
 #[derive(Debug)]
 pub(super) struct Planned<'p> {

@@ -286,7 +286,7 @@ async fn an_admitted_caller_sees_what_is_left() {
     );
     let status = &answer.statuses[0];
     assert_eq!(
-        (status.verdict, status.remaining, status.reset_secs),
+        (status.verdict, status.remaining, status.reset_secs()),
         (Verdict::UnderLimit, 9, Some(2))
     );
     assert_eq!(
@@ -318,7 +318,10 @@ async fn a_refused_caller_hears_which_limit_and_when_to_come_back() {
         (answer.verdict, answer.cause),
         (Verdict::OverLimit, Cause::OverLimit)
     );
-    assert_eq!(answer.rule.as_deref(), Some("address"));
+    assert_eq!(
+        (answer.rule.as_deref(), answer.deciding),
+        (Some("address"), Some(1))
+    );
     // What fits in a refused request shows its room, uncharged.
     assert_eq!(
         (answer.statuses[0].verdict, answer.statuses[0].remaining),
@@ -326,7 +329,7 @@ async fn a_refused_caller_hears_which_limit_and_when_to_come_back() {
     );
     let refused = &answer.statuses[1];
     assert_eq!(
-        (refused.verdict, refused.remaining, refused.reset_secs),
+        (refused.verdict, refused.remaining, refused.reset_secs()),
         (Verdict::OverLimit, 0, Some(10))
     );
     let retry_after: u64 = header(&answer, "retry-after")
