@@ -48,8 +48,10 @@ struct Shard {
     counters: HashTable<Counter>,
     logs: HashTable<LogCounter>,
     sweep_at: usize,
-    /// No sweep before this second: a full shard has nothing to find twice in one.
+    /// No sweep in this second: a full shard has nothing to find twice in one.
     swept: u32,
+    /// The latest second of a write since the last sweep.
+    latest: u32,
 }
 
 /// One counter: 48 bytes.
@@ -235,6 +237,7 @@ impl Shard {
     }
 
     fn write(&mut self, hash: u128, check: &Check<'_>, seen: &Seen, change: Hits) {
+        self.latest = self.latest.max(seconds(seen.now));
         self.sweep_when_grown(seconds(seen.now));
         let expires = seconds(seen.now.plus(seen.reset_after(check.limit))).saturating_add(1);
         if check.limit.algorithm() == Algorithm::SlidingLog {
@@ -301,14 +304,30 @@ impl Shard {
     /// Whether a full shard has room once what has expired is gone.
     fn makes_room(&mut self, shared: &Shared, now: Timestamp) -> bool {
         let now = seconds(now);
-        if now > self.swept {
+        if now != self.swept {
             self.swept = now;
             self.sweep(now);
         }
         self.len() < shared.most_per_shard
     }
 
+    /// The clock was set back: what it left in the future expires as if it had been written now. It would take up room
+    /// until the clock has caught up.
+    fn set_back(&mut self, now: u32) {
+        let sooner = |expires: u32, moment| expires.saturating_sub(seconds(moment).saturating_sub(now));
+        for counter in &mut self.counters {
+            counter.expires = sooner(counter.expires, counter.state.moment());
+        }
+        for counter in &mut self.logs {
+            counter.expires = sooner(counter.expires, counter.log.last());
+        }
+    }
+
     fn sweep(&mut self, now: u32) {
+        if self.latest > now.saturating_add(1) {
+            self.set_back(now);
+        }
+        self.latest = now;
         self.counters.retain(|counter| counter.expires > now);
         self.logs.retain(|counter| counter.expires > now);
     }
@@ -524,6 +543,36 @@ mod tests {
             assert!(takes(&store, &[key(5000 + client)], &limit, at(3600)));
         }
         assert_eq!(observer.overflowed.load(Ordering::Relaxed), before);
+    }
+
+    #[test]
+    fn a_store_that_was_full_while_the_clock_was_ahead_has_room_again() {
+        for algorithm in [
+            Algorithm::TokenBucket,
+            Algorithm::FixedWindow,
+            Algorithm::SlidingLog,
+        ] {
+            let observer = Arc::new(Counted::default());
+            let store = Memory::new(64, Arc::clone(&observer) as Arc<dyn StoreObserver>);
+            let limit = limit(algorithm, 1000);
+            let year = 365 * 86_400;
+            for client in 0..1000 {
+                takes(&store, &[key(client)], &limit, at(year));
+            }
+            // What was set back; then an hour in which everything expires.
+            takes(&store, &[key(1000)], &limit, at(0));
+            let mut overflowed = Vec::new();
+            for hour in 1..4 {
+                let before = observer.overflowed.load(Ordering::Relaxed);
+                takes(&store, &[key(1000)], &limit, at(3600 * hour));
+                for client in 0..1000 {
+                    takes(&store, &[key(2000 + client)], &limit, at(3600 * hour));
+                }
+                overflowed.push(observer.overflowed.load(Ordering::Relaxed) - before);
+            }
+            // 64 shards, each with room for one: most of the thousand share, but not all.
+            assert!(overflowed[2] <= 1001 - 40, "{algorithm:?}: {overflowed:?}");
+        }
     }
 
     #[test]
