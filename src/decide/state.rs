@@ -178,6 +178,15 @@ impl Encoded {
         &self.bytes[..usize::from(self.length)]
     }
 
+    /// The moment that the state speaks of.
+    pub fn moment(&self) -> Timestamp {
+        Timestamp::from_micros(
+            self.bytes[..7]
+                .iter()
+                .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        )
+    }
+
     fn new() -> Self {
         Self {
             bytes: [0; BUCKET],

@@ -20,8 +20,10 @@ pub(super) struct Shard {
     counters: HashTable<Counter>,
     logs: HashTable<LogCounter>,
     sweep_at: usize,
-    /// No sweep before this second: a full shard has nothing to find twice in one.
+    /// No sweep in this second: a full shard has nothing to find twice in one.
     swept: u32,
+    /// The latest second of a write since the last sweep.
+    latest: u32,
 }
 
 /// One counter: 48 bytes.
@@ -69,6 +71,7 @@ impl Shard {
     }
 
     pub(super) fn write(&mut self, hash: u128, check: &Check<'_>, seen: &Seen, change: Hits) {
+        self.latest = self.latest.max(seconds(seen.now));
         self.sweep_when_grown(seconds(seen.now));
         let expires = seconds(seen.now.plus(seen.reset_after(check.limit))).saturating_add(1);
         if check.limit.algorithm() == Algorithm::SlidingLog {
@@ -135,14 +138,30 @@ impl Shard {
     /// Whether a shard that holds `most` has room once what has expired is gone.
     pub(super) fn makes_room(&mut self, most: usize, now: Timestamp) -> bool {
         let now = seconds(now);
-        if now > self.swept {
+        if now != self.swept {
             self.swept = now;
             self.sweep(now);
         }
         self.len() < most
     }
 
+    /// The clock was set back: what it left in the future expires as if it had been written now. It would take up room
+    /// until the clock has caught up.
+    fn set_back(&mut self, now: u32) {
+        let sooner = |expires: u32, moment| expires.saturating_sub(seconds(moment).saturating_sub(now));
+        for counter in &mut self.counters {
+            counter.expires = sooner(counter.expires, counter.state.moment());
+        }
+        for counter in &mut self.logs {
+            counter.expires = sooner(counter.expires, counter.log.last());
+        }
+    }
+
     fn sweep(&mut self, now: u32) {
+        if self.latest > now.saturating_add(1) {
+            self.set_back(now);
+        }
+        self.latest = now;
         self.counters.retain(|counter| counter.expires > now);
         self.logs.retain(|counter| counter.expires > now);
     }

@@ -209,3 +209,33 @@ fn a_share_of_the_slowest_limits_is_held() {
         );
     }
 }
+
+#[test]
+fn a_store_that_was_full_while_the_clock_was_ahead_has_room_again() {
+    for algorithm in [
+        Algorithm::TokenBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingLog,
+    ] {
+        let observer = Arc::new(Counted::default());
+        let store = Memory::new(64, Arc::clone(&observer) as Arc<dyn StoreObserver>);
+        let limit = limit(algorithm, 1000);
+        let year = 365 * 86_400;
+        for client in 0..1000 {
+            takes(&store, &[key(client)], &limit, at(year));
+        }
+        // What was set back; then an hour in which everything expires.
+        takes(&store, &[key(1000)], &limit, at(0));
+        let mut overflowed = Vec::new();
+        for hour in 1..4 {
+            let before = observer.overflowed.load(Ordering::Relaxed);
+            takes(&store, &[key(1000)], &limit, at(3600 * hour));
+            for client in 0..1000 {
+                takes(&store, &[key(2000 + client)], &limit, at(3600 * hour));
+            }
+            overflowed.push(observer.overflowed.load(Ordering::Relaxed) - before);
+        }
+        // 64 shards, each with room for one: most of the thousand share, but not all.
+        assert!(overflowed[2] <= 1001 - 40, "{algorithm:?}: {overflowed:?}");
+    }
+}
