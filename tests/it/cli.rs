@@ -67,6 +67,27 @@ fn serving_a_bad_policy_says_where_it_is_bad() {
 }
 
 #[test]
+fn a_policy_that_delays_is_checked_but_not_served() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(
+        file.path(),
+        "domain: d\ndescriptors:\n  - key: a\n    on_excess: { delay: 15ms }\n    rate_limit: { rate: 100/1s, burst: 5 }\n",
+    )
+    .expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    assert_eq!(run(&["check", path]).code, Some(0));
+    let served = run(&["serve", path]);
+    assert_eq!(served.code, Some(1));
+    assert_eq!(
+        served.stderr,
+        format!(
+            "{path}:3:10: the rule a delays calls, and this version cannot hold replies: it can be checked, but not \
+             served: write `on_excess: reject` until it can\n"
+        )
+    );
+}
+
+#[test]
 fn check_counts_the_rules_of_a_good_policy() {
     let run = run(&["check", "deploy/policy.yaml"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
