@@ -130,6 +130,27 @@ fn more_workers_than_any_machine_has_are_a_mistake() {
 }
 
 #[test]
+fn a_policy_that_delays_is_checked_but_not_served() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(
+        file.path(),
+        "domain: d\ndescriptors:\n  - key: a\n    on_excess: { delay: 15ms }\n    rate_limit: { rate: 100/1s, burst: 5 }\n",
+    )
+    .expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    assert_eq!(run(&["check", path]).code, Some(0));
+    let served = run(&["serve", path]);
+    assert_eq!(served.code, Some(1));
+    assert_eq!(
+        served.stderr,
+        format!(
+            "{path}:3:10: the rule a delays calls, and this version cannot hold replies: it can be checked, but not \
+             served: write `on_excess: reject` until it can\n"
+        )
+    );
+}
+
+#[test]
 fn check_counts_the_rules_of_a_good_policy() {
     let run = run(&["check", "deploy/policy.yaml"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
