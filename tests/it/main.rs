@@ -6,9 +6,12 @@
 mod architecture;
 mod battery;
 mod cli;
+mod conformance;
 mod deploy;
 mod envoy;
+mod flags;
 mod harness;
+mod json;
 mod overrides;
 mod policies;
 mod readme;
