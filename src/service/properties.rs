@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::convert::{self, MOST_DESCRIPTORS, MOST_ENTRIES};
+use super::options::Modes;
 use super::plan::{Plan, Reached};
 use crate::domain::quantity::Hits;
 use crate::policy::PolicySet;
@@ -132,7 +133,7 @@ fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
     let Some(policy) = set.policy(&request.domain) else {
         return;
     };
-    let plan = Plan::new(&request, policy, keys);
+    let plan = Plan::new(&request, policy, keys, Modes::default());
     assert_eq!(plan.reached.len(), request.descriptors.len());
     let checks = plan.to_checks();
     for reached in &plan.reached {
@@ -188,7 +189,7 @@ fn frames_reach_every_kind_of_rule() {
         let Some(policy) = set.policy(&asked.request.domain) else {
             continue;
         };
-        let plan = Plan::new(&asked.request, policy, &keys);
+        let plan = Plan::new(&asked.request, policy, &keys, Modes::default());
         several += usize::from(plan.checks().len() > 1);
         limited += plan
             .reached
