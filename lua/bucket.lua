@@ -23,7 +23,7 @@ local function bucket()
   end
 
   -- Whether `asked` hits fit within the wait, and what they are weighed against: moment, whole, part.
-  local function weigh(raw, now, asked, free, n, p, wait, most, most_part)
+  local function weigh(key, raw, now, asked, free, n, p, wait, most, most_part)
     local whole, part = 0, 0
     local at, stored_whole, stored_part, per
     if raw and #raw == 26 then
@@ -58,6 +58,9 @@ local function bucket()
         end
       elseif at - now <= OVERTAKING then
         now = at
+      end
+      if now < at then
+        put(key, now, whole, part, n, p)
       end
     end
     local target = free > asked and free - asked or 0

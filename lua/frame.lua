@@ -3,7 +3,8 @@
 --
 -- KEYS[i]  the counter of check i.
 -- ARGV[i]  check i, 51 bytes: algorithm (1: 0 a limit of zero, 1 bucket, 2 sliding window, 3 fixed window, 4 sliding
---          log), kind of hits (1: 0 look, 1 take, 2 give back), binding (1: 0 never, 1 always, 2 with all quotas),
+--          log), kind of hits (1: 0 look, 1 take, 2 give back,
+--          3 look that asks for nothing more), binding (1: 0 never, 1 always, 2 with all quotas),
 --          charge (1: 0 all or nothing, 1 each, 2 always), whether it ends its group (1), hits (5), what the limit
 --          holds at once (5), the most one call can have (5), rate's hits or grid (5), rate's microseconds or period
 --          (7), longest wait (7), most that can be owed: whole (5) and part (7).
@@ -13,6 +14,9 @@
 -- Reply: the moment, then for each check what lay in its counter: bytes (of a log, what was read of it), or nil for
 -- nothing. Bytes that say nothing are state that could not be read: it counted as none. The caller makes verdicts and
 -- figures from that with the same arithmetic; what was to be charged has been charged.
+--
+-- State from the future, left by a clock that was set back, is written again as of now, also when nothing is charged:
+-- it would stand still until the clock has caught up.
 --
 -- Whatever lies in its keys, it does not raise. A write that Redis refuses (memory, replica) fails as the first one.
 -- Functions are made where they are needed, since a call makes anew all that it passes by.
@@ -30,7 +34,7 @@ for i = 1, #KEYS do
   local algorithm, kind, binding, charge, last, hits, free, largest, n, p, wait, most, most_part =
     struct.unpack('>BBBBBI5I5I5I5I7I7I5I7', ARGV[i])
   local asked = kind == TAKE and hits or kind == LOOK and 1 or 0
-  local fits, now, a, b, c, raw = false, clock, nil, nil, nil, false
+  local fits, now, a, b, c, raw = asked == 0, clock, nil, nil, nil, false
 
   if algorithm ~= loaded then
     loaded = algorithm
@@ -57,9 +61,9 @@ for i = 1, #KEYS do
       end
       raw = ''
     end
-    fits, now, a, b, c = weigh(raw, now, asked, free, n, p, wait, most, most_part)
+    fits, now, a, b, c = weigh(key, raw, now, asked, free, n, p, wait, most, most_part)
   end
-  fits = asked == 0 or fits and asked <= largest
+  fits = kind == GIVE_BACK or fits and asked <= largest
 
   if weigh and kind == TAKE and charge == ALWAYS then
     take(key, now, a, b, c, hits, free, n, p, most, most_part)

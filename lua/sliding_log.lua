@@ -76,9 +76,11 @@ local function sliding_log()
       end)
       return mark_at(key, place < log.length and place or log.length - 1) or log.last
     end
-    local room = limit - log.used
-    local next_at = leaving(room < 0 and 1 - room or 1)
-    local retry_at = asked > room and asked > 1 and leaving(asked - room) or next_at
+    local function missing(hits)
+      return math.max(log.used + hits - limit, 1)
+    end
+    local next_at = leaving(missing(1))
+    local retry_at = missing(asked) == missing(1) and next_at or leaving(missing(asked))
     return struct.pack(VIEW, log.used, log.last, next_at, retry_at)
   end
 
@@ -102,6 +104,10 @@ local function sliding_log()
   local function weigh(key, now, asked, limit, period)
     local log, unreadable = read(key, now, period)
     if log then
+      if log.last > log.now then
+        forget(key, log)
+        redis.call('PEXPIRE', key, ttl_of(period, log.now))
+      end
       return log.used + asked <= limit, log.now, log, view(key, log, asked, limit)
     end
     return true, now, nil, unreadable and ''

@@ -57,6 +57,8 @@
 //! * Policy tests (`cli::scenario`) run the use case itself on the embedded store. Their times are exact, where answers
 //!   on the wire round up to whole seconds; each test starts with 2026, where all windows but weeks begin.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
+//! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
+//!   look included: left alone, a spent counter would stand still until the clock has caught up.
 
 pub mod cli;
 pub mod clock;

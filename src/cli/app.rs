@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use super::settings::{OnStoreFailure, Settings, StoreSettings};
 use super::sources;
 use crate::clock::{Clock, SystemClock};
@@ -58,13 +60,15 @@ impl App {
     /// # Errors
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
-        let policies = sources::load(&settings.policies).map_err(AppError::Policy)?;
+        let policies = sources::load(&settings.policies, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }
         if let Some(path) = &settings.ready_file {
-            // What an earlier run left there is not true of this one.
-            let _ = fs::remove_file(path);
+            remove_stale_ready_file(path).map_err(|source| AppError::ReadyFile {
+                path: path.clone(),
+                source,
+            })?;
         }
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
@@ -133,6 +137,25 @@ fn metrics_page(metrics: Arc<Metrics>) -> MetricsPage {
     }
 }
 
+/// Removes what an earlier run left at `path`: it is not true of this one. Whatever else is there is somebody's, such as
+/// the policy or a device, and stays.
+fn remove_stale_ready_file(path: &Path) -> io::Result<()> {
+    let there = match fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !there.is_file() {
+        return Err(io::Error::other("there is something that is not a file"));
+    }
+    let text = fs::read(path)?;
+    let is_ready_file = |text: Value| text["grpc"].is_string() && text["admin"].is_string();
+    if !text.is_empty() && !serde_json::from_slice(&text).is_ok_and(is_ready_file) {
+        return Err(io::Error::other("there is a file that is no ready file"));
+    }
+    fs::remove_file(path)
+}
+
 /// The whole file or none: whoever waits for it must not read half of it.
 fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Result<()> {
     let text = serde_json::json!({ "grpc": grpc.to_string(), "admin": admin.to_string() }).to_string();
@@ -140,7 +163,10 @@ fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Res
     name.push(format!(".{}", std::process::id()));
     let unfinished = path.with_file_name(name);
     fs::write(&unfinished, text + "\n")?;
-    fs::rename(&unfinished, path)
+    fs::rename(&unfinished, path).inspect_err(|_| {
+        // What remains is that it could not be put in place.
+        let _ = fs::remove_file(&unfinished);
+    })
 }
 
 /// Makes the store of each core.
@@ -222,6 +248,24 @@ impl Store for Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_an_earlier_run_left_makes_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ready.json");
+        for (there, goes) in [
+            ("", true),
+            ("{\"admin\":\"127.0.0.1:2\",\"grpc\":\"127.0.0.1:1\"}\n", true),
+            ("domain: edge\n", false),
+            ("{}", false),
+        ] {
+            fs::write(&path, there).expect("written");
+            assert_eq!(remove_stale_ready_file(&path).is_ok(), goes, "{there}");
+            assert_eq!(path.exists(), !goes, "{there}");
+        }
+        fs::remove_file(&path).expect("removed");
+        remove_stale_ready_file(&path).expect("nothing to remove");
+    }
 
     #[test]
     fn the_ready_file_is_written_whole() {

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::domain::check::Charge;
+use crate::policy::Assumed;
+
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "comporta", version, about, max_term_width = 110)]
@@ -37,6 +40,10 @@ pub struct ServeArgs {
     /// Policy files, or folders of them
     #[arg(value_name = "POLICY", env = "COMPORTA_POLICY")]
     pub policies: Vec<PathBuf>,
+
+    /// What files are taken to say
+    #[command(flatten)]
+    pub assume: AssumeArgs,
 
     /// Where gateways ask; port 0 takes a free one
     #[arg(
@@ -107,14 +114,9 @@ pub struct ServeArgs {
     pub max_counters: String,
 
     /// Headers about the budget on every answer: `RateLimit` and `RateLimit-Policy`, the three of the older draft, both, or
-    /// none. A refusal says `Retry-After` in any case
-    #[arg(
-        long,
-        value_name = "ietf|draft03|both|off",
-        env = "COMPORTA_HEADERS",
-        default_value = "ietf"
-    )]
-    pub headers: String,
+    /// none. A refusal says `Retry-After` in any case. ietf when not given; off for domains with `compat: reference`
+    #[arg(long, value_name = "ietf|draft03|both|off", env = "COMPORTA_HEADERS")]
+    pub headers: Option<String>,
 
     /// Threads that answer; one per processor when not given
     #[arg(long, value_name = "N", env = "COMPORTA_WORKERS")]
@@ -158,6 +160,59 @@ pub struct CheckArgs {
     /// Policy files, or folders of them
     #[arg(value_name = "POLICY", required = true)]
     pub policies: Vec<PathBuf>,
+
+    /// What files are taken to say
+    #[command(flatten)]
+    pub assume: AssumeArgs,
+
+    /// One JSON object, for editors and pipelines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is taken for said by files that cannot say it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct AssumeArgs {
+    /// Decide every domain as this other service does, as `compat: reference` in a file has it
+    #[arg(long, value_name = "reference", env = "COMPORTA_COMPAT")]
+    pub compat: Option<Compat>,
+
+    /// When hits are charged by rules that do not say: if their request passes, if they fit, whatever the verdict
+    #[arg(long, value_name = "all_or_nothing|each|always", env = "COMPORTA_CHARGE")]
+    pub charge: Option<ChargeArg>,
+}
+
+impl AssumeArgs {
+    /// What that means to a policy.
+    pub fn assumed(&self) -> Assumed {
+        Assumed {
+            compat: self.compat.is_some(),
+            charge: self.charge.map(|charge| match charge {
+                ChargeArg::AllOrNothing => Charge::AllOrNothing,
+                ChargeArg::Each => Charge::Each,
+                ChargeArg::Always => Charge::Always,
+            }),
+        }
+    }
+}
+
+/// Other services whose ways a domain may keep.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Compat {
+    /// envoyproxy/ratelimit.
+    Reference,
+}
+
+/// When hits are charged.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum ChargeArg {
+    /// If they fit and their request passes.
+    AllOrNothing,
+    /// If they fit.
+    Each,
+    /// Whatever the verdict.
+    Always,
 }
 
 /// What `test` does, at length.

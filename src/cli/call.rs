@@ -67,6 +67,7 @@ fn read_descriptors(args: &CallArgs) -> Result<Vec<Descriptor>, String> {
         Ok(Descriptor {
             entries: entries.collect(),
             hits,
+            limit: None,
         })
     };
     args.descriptors.iter().map(read).collect()

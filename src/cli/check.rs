@@ -85,7 +85,8 @@ fn text(sources: &[Source], set: &Result<PolicySet, Problems>, out: &mut impl Wr
                 .iter()
                 .filter(|problem| problem.severity == Severity::Error)
                 .count();
-            writeln!(out, "refused: {}", counted(errors + problems.left_out(), "error"))
+            let over = if problems.left_out() > 0 { "over " } else { "" };
+            writeln!(out, "refused: {over}{}", counted(errors, "error"))
         }
     }
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Command};
+use args::{Args, CheckArgs, Command};
 use exit::Exit;
 
 /// Runs the command that `args` name, the program's own name first.
@@ -39,7 +39,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let ended = match args.command {
         Command::Serve(args) => serve::serve(*args, &mut err),
-        Command::Check(args) => check(&args.policies, &mut out),
+        Command::Check(args) => check(&args, &mut out),
         Command::Test(args) => test::test(&args, &mut out),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
@@ -54,7 +54,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn check(policies: &[std::path::PathBuf], out: &mut impl Write) -> io::Result<Exit> {
-    let fine = check::check(policies, out)?;
+fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<Exit> {
+    let format = if args.json {
+        check::Format::Json
+    } else {
+        check::Format::Text
+    };
+    let fine = check::check_as(&args.policies, args.assume.assumed(), format, out)?;
     Ok(if fine { Exit::Fine } else { Exit::No })
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
 use super::args::ServeArgs;
+use crate::domain::limit::MOST_INSTANCES;
+use crate::policy::Assumed;
 use crate::service::headers::HeaderStyle;
 use crate::service::server::ServerOptions;
 use crate::store::redis::RedisUrl;
@@ -30,8 +31,10 @@ pub struct Settings {
     pub max_counters: usize,
     /// In front of every counter's key.
     pub key_prefix: String,
-    /// Which headers answers carry.
-    pub headers: HeaderStyle,
+    /// What policy files are taken to say.
+    pub assumed: Assumed,
+    /// Which headers answers carry, where that was said.
+    pub headers: Option<HeaderStyle>,
     /// How the server runs.
     pub server: ServerOptions,
     /// Where the real addresses are written.
@@ -97,10 +100,10 @@ impl Settings {
         let url = read.value("store", &args.store, store);
         let budget = read.value("store-budget", &args.store_budget, positive);
         let local = read.value("on-store-failure", &args.on_store_failure, decides_locally);
-        let instances = read.optional("instances", args.instances.as_deref(), number::<NonZeroU32>);
-        let max_counters = read.value("max-counters", &args.max_counters, number::<NonZeroU32>);
-        let headers = read.value("headers", &args.headers, headers);
-        let workers = read.optional("workers", args.workers.as_deref(), number::<NonZeroU32>);
+        let instances = read.optional("instances", args.instances.as_deref(), instances);
+        let max_counters = read.value("max-counters", &args.max_counters, number);
+        let headers = read.optional("headers", args.headers.as_deref(), headers);
+        let workers = read.optional("workers", args.workers.as_deref(), workers);
         let drain = read.value("drain", &args.drain, time);
         let connection_age = read.value("connection-age", &args.connection_age, age);
         let log = read.value("log", &args.log, log_format);
@@ -111,6 +114,7 @@ impl Settings {
         let all = || {
             Some(Self {
                 policies: args.policies,
+                assumed: args.assume.assumed(),
                 grpc: grpc?,
                 admin: admin?,
                 store: match url? {
@@ -131,7 +135,7 @@ impl Settings {
                 key_prefix: key_prefix?,
                 headers: headers?,
                 server: ServerOptions {
-                    workers: workers?.map_or_else(processors, |workers| workers.get() as usize),
+                    workers: workers?.unwrap_or_else(processors),
                     drain: drain?,
                     connection_age: connection_age?,
                 },
@@ -147,6 +151,9 @@ impl Settings {
         }
     }
 }
+
+/// Each is a thread with counts of its own: more than any machine has processors is a slip of the hand.
+const MOST_WORKERS: u32 = 1024;
 
 const NO_POLICY: &str =
     "there is no policy to serve: pass POLICY, a file or a folder of them, as often as needed
@@ -237,9 +244,23 @@ fn prefix(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
+fn number(text: &str) -> Result<NonZeroU32, String> {
+    at_most(u32::MAX, text)
+}
+
+fn instances(text: &str) -> Result<NonZeroU32, String> {
+    at_most(MOST_INSTANCES, text)
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    at_most(MOST_WORKERS, text).map(|workers| workers.get() as usize)
+}
+
+fn at_most(most: u32, text: &str) -> Result<NonZeroU32, String> {
     text.parse()
-        .map_err(|_| format!("`{text}` is no whole number from 1 to 4294967295"))
+        .ok()
+        .filter(|number: &NonZeroU32| number.get() <= most)
+        .ok_or_else(|| format!("`{text}` is no whole number from 1 to {most}"))
 }
 
 fn age(text: &str) -> Result<Option<Duration>, String> {
@@ -331,7 +352,7 @@ mod tests {
             "{mistakes}"
         );
         assert!(
-            lines.contains(&"--instances: `0` is no whole number from 1 to 4294967295"),
+            lines.contains(&"--instances: `0` is no whole number from 1 to 1024"),
             "{mistakes}"
         );
     }
@@ -349,7 +370,7 @@ mod tests {
         assert_eq!(settings.admin.to_string(), "127.0.0.1:8080");
         assert!(matches!(settings.store, StoreSettings::Memory));
         assert_eq!(settings.server.drain, Duration::from_secs(5));
-        assert_eq!(settings.headers, HeaderStyle::Ietf);
+        assert_eq!(settings.headers, None);
         assert!(settings.server.workers >= 1);
     }
 

@@ -1,27 +1,30 @@
 //! The files of a policy set.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
+use crate::policy::{Assumed, PolicySet};
 
 /// A file's name as it is shown in messages, and its bytes.
 pub type Source = (String, Vec<u8>);
+
+/// The largest file that is read: far more rules than anybody has, and an end to files that have none.
+const LARGEST: u64 = 64 << 20;
 
 /// Reads and compiles the set that `paths` name.
 ///
 /// # Errors
 /// Everything that is wrong: with the paths, or else with what the files say.
-pub fn load(paths: &[PathBuf]) -> Result<PolicySet, Problems> {
-    PolicySet::parse(&read(paths)?)
+pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> {
+    PolicySet::parse_assuming(&read(paths)?, assumed)
 }
 
 /// Reads files, and of folders every `*.yaml` and `*.yml` directly in them, in the order of their names and without
 /// those that start with a dot. Symbolic links are followed, and a file that is reached twice is read once: so a mounted
-/// ConfigMap is read as its author wrote it.
+/// `ConfigMap` is read as its author wrote it.
 ///
 /// # Errors
 /// Every path that does not exist or cannot be read, and every folder without a policy file.
@@ -31,7 +34,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
     let mut seen = HashSet::new();
     for path in paths {
         let files = files(path).unwrap_or_else(|problem| {
-            problems.push(problem);
+            problems.push(*problem);
             Vec::new()
         });
         for file in files {
@@ -58,19 +61,22 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
 }
 
 /// The files that `path` stands for: itself, or those in it.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let kind = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
+    let kind = fs::metadata(path).map_err(|error| Box::new(unreadable(path, &error)))?;
     if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let entries: io::Result<Vec<PathBuf>> =
         fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut files = entries.map_err(|error| unreadable(path, &error))?;
-    files.retain(|file| is_policy(file) && !file.is_dir());
+    let mut files = entries.map_err(|error| Box::new(unreadable(path, &error)))?;
+    // What cannot be looked at stays, and is reported when it is read. A pipe would keep the reader waiting for ever.
+    files.retain(|file| is_policy(file) && fs::metadata(file).map_or(true, |kind| kind.is_file()));
     files.sort();
     if files.is_empty() {
         let problem = Problem::about_file(&path.display().to_string(), "there is no policy in this folder");
-        return Err(problem.with_hint("policies are the files named *.yaml or *.yml directly in it"));
+        return Err(Box::new(problem.with_hint(
+            "policies are the files named *.yaml or *.yml directly in it",
+        )));
     }
     Ok(files)
 }
@@ -86,11 +92,18 @@ fn is_policy(path: &Path) -> bool {
 }
 
 fn read_once(file: &Path, seen: &mut HashSet<PathBuf>) -> io::Result<Option<Vec<u8>>> {
-    if seen.insert(fs::canonicalize(file)?) {
-        fs::read(file).map(Some)
-    } else {
-        Ok(None)
+    // A pipe has no name of its own.
+    let name = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if !seen.insert(name) {
+        return Ok(None);
     }
+    let mut bytes = Vec::new();
+    File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        let reason = format!("it is larger than {} MiB", LARGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(Some(bytes))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {

@@ -2,7 +2,7 @@
 //! `lua/fixed_window.lua` is its twin.
 
 use super::Fit;
-use super::arith::OVERTAKING;
+use super::arith::was_set_back;
 use crate::domain::limit::{Grid, Limit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
@@ -29,7 +29,7 @@ impl FixedWindow {
     #[must_use]
     pub fn read(self, limit: &Limit, now: Timestamp) -> (Self, Timestamp) {
         if now < self.start {
-            return if self.start.since(now) > OVERTAKING {
+            return if was_set_back(self.start, now) {
                 (
                     Self {
                         start: start_of(limit, now),
@@ -51,7 +51,7 @@ impl FixedWindow {
 
     /// Whether `asked` hits fit into this window.
     pub fn fit(&self, limit: &Limit, asked: u64, now: Timestamp) -> Fit {
-        if asked <= self.remaining(limit) {
+        if self.count + asked <= u64::from(limit.count()) {
             Fit::Now
         } else {
             Fit::Later(self.time_left(limit, now))
@@ -87,7 +87,8 @@ impl FixedWindow {
         }
     }
 
-    fn time_left(self, limit: &Limit, now: Timestamp) -> Micros {
+    /// When it ends.
+    pub fn time_left(self, limit: &Limit, now: Timestamp) -> Micros {
         end_of(limit, self.start).since(now)
     }
 }

@@ -1,6 +1,7 @@
 //! Decides a group: weigh every check, then charge what may be charged. `lua/frame.lua` is its twin.
 
 use super::Fit;
+use super::arith::was_set_back;
 use super::state::{Seen, State};
 use crate::domain::check::{Binding, Charge, Check, Group};
 use crate::domain::quantity::Hits;
@@ -21,11 +22,11 @@ pub enum Stored {
 
 /// The counters of a group's checks, by the place of the check.
 pub trait Counters {
-    /// What lies in the counter of `check` at `now`.
-    fn read(&mut self, place: usize, check: &Check<'_>, now: Timestamp) -> Stored;
+    /// What lies in the counter of `check` at `now`, for a call that asks for `asked` hits.
+    fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored;
 
     /// Puts what `change` left in its place, to be forgotten once the whole budget is back. Called only where something
-    /// changed.
+    /// changed; with a look, where the clock was set back: the state then goes on from now.
     fn write(&mut self, place: usize, check: &Check<'_>, seen: &Seen, change: Hits);
 }
 
@@ -77,22 +78,28 @@ fn weigh(
     unreadable: &mut u32,
 ) -> Weighed {
     if check.limit.count() == 0 {
+        // Nothing is ever in it.
+        let seen = Seen {
+            state: State::empty(check.limit, now),
+            now,
+        };
         return Weighed {
-            seen: Seen {
-                state: State::empty(check.limit, now),
-                now,
-            },
-            fit: blocked(check.hits),
+            seen,
+            fit: fit(group, check, &seen),
         };
     }
-    let (stored, seen) = read(place, check, now, counters);
+    let (stored, seen) = read(group, place, check, now, counters);
     *unreadable += u32::from(stored == Stored::Unreadable);
-    let fit = seen.fit(
-        check.limit,
-        check.hits.asked(),
-        check.longest_wait(group.longest_wait),
-    );
-    let mut weighed = Weighed { seen, fit };
+    if let Stored::State(state) = stored
+        && was_set_back(state.moment(), now)
+    {
+        // Kept where it is, it would stand still until the clock has caught up, for refusals write nothing.
+        counters.write(place, check, &seen, Hits::Look);
+    }
+    let mut weighed = Weighed {
+        seen,
+        fit: fit(group, check, &seen),
+    };
     match check.hits {
         Hits::GiveBack(hits) => match (stored, weighed.seen.state) {
             (Stored::Nothing, _) => {}
@@ -100,7 +107,7 @@ fn weigh(
                 if view.used > 0 {
                     counters.write(place, check, &weighed.seen, check.hits);
                     // Only the log itself knows what is then left of it.
-                    weighed.seen = read(place, check, now, counters).1;
+                    weighed.seen = read(group, place, check, now, counters).1;
                 }
             }
             _ => {
@@ -116,8 +123,14 @@ fn weigh(
     weighed
 }
 
-fn read(place: usize, check: &Check<'_>, now: Timestamp, counters: &mut impl Counters) -> (Stored, Seen) {
-    let stored = counters.read(place, check, now);
+fn read(
+    group: &Group<'_>,
+    place: usize,
+    check: &Check<'_>,
+    now: Timestamp,
+    counters: &mut impl Counters,
+) -> (Stored, Seen) {
+    let stored = counters.read(place, check, group.asked(check.hits), now);
     let seen = match stored {
         Stored::State(state) => Seen::read(check, Some(state), now),
         Stored::Nothing | Stored::Unreadable => Seen::read(check, None, now),
@@ -125,10 +138,19 @@ fn read(place: usize, check: &Check<'_>, now: Timestamp, counters: &mut impl Cou
     (stored, seen)
 }
 
-const fn blocked(hits: Hits) -> Fit {
-    match hits {
-        Hits::Take(_) | Hits::Look => Fit::Never,
-        Hits::GiveBack(_) => Fit::Now,
+/// How what `check` asks fits into what was seen.
+fn fit(group: &Group<'_>, check: &Check<'_>, seen: &Seen) -> Fit {
+    if matches!(check.hits, Hits::GiveBack(_)) {
+        return Fit::Now;
+    }
+    let fit = seen.fit(
+        check.limit,
+        group.asked(check.hits),
+        check.longest_wait(group.longest_wait),
+    );
+    match (fit, seen.window_ends_after(check.limit)) {
+        (Fit::Never, Some(end)) if group.compat => Fit::Later(end),
+        _ => fit,
     }
 }
 
@@ -161,25 +183,6 @@ fn charge(place: usize, check: &Check<'_>, weighed: &mut Weighed, hits: u64, cou
 fn decision(group: &Group<'_>, check: &Check<'_>, weighed: &Weighed, refused: bool) -> Decision {
     let Weighed { seen, fit } = weighed;
     let limit = check.limit;
-    if limit.count() == 0 {
-        return Decision {
-            verdict: if fit.passes() {
-                Verdict::UnderLimit
-            } else {
-                Verdict::OverLimit
-            },
-            reason: if fit.passes() {
-                Reason::Fits
-            } else {
-                Reason::Blocked
-            },
-            remaining: 0,
-            retry_after: None,
-            next_after: None,
-            reset_after: Micros::ZERO,
-            delay: Micros::ZERO,
-        };
-    }
     let (verdict, reason, retry_after, delay) = match *fit {
         Fit::Now => (Verdict::UnderLimit, Reason::Fits, None, Micros::ZERO),
         Fit::After(wait) => (
@@ -194,6 +197,7 @@ fn decision(group: &Group<'_>, check: &Check<'_>, weighed: &Weighed, refused: bo
             retry_after(group, check, seen),
             Micros::ZERO,
         ),
+        Fit::Never if limit.count() == 0 => (Verdict::OverLimit, Reason::Blocked, None, Micros::ZERO),
         Fit::Never => (Verdict::OverLimit, Reason::TooManyHits, None, Micros::ZERO),
     };
     Decision {
@@ -206,7 +210,10 @@ fn decision(group: &Group<'_>, check: &Check<'_>, weighed: &Weighed, refused: bo
         },
         retry_after,
         next_after: seen.next_after(limit),
-        reset_after: seen.reset_after(limit),
+        reset_after: match seen.window_ends_after(limit) {
+            Some(end) if group.compat => end,
+            _ => seen.reset_after(limit),
+        },
         delay,
     }
 }
@@ -214,11 +221,7 @@ fn decision(group: &Group<'_>, check: &Check<'_>, weighed: &Weighed, refused: bo
 /// When the same call would pass, counted from what the counter holds now: a charge made despite the refusal puts it
 /// off.
 fn retry_after(group: &Group<'_>, check: &Check<'_>, seen: &Seen) -> Option<Micros> {
-    match seen.fit(
-        check.limit,
-        check.hits.asked(),
-        check.longest_wait(group.longest_wait),
-    ) {
+    match fit(group, check, seen) {
         Fit::Later(wait) => Some(wait),
         Fit::Now | Fit::After(_) | Fit::Never => None,
     }

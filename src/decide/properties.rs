@@ -34,9 +34,9 @@ impl Table {
 }
 
 impl Counters for Table {
-    fn read(&mut self, place: usize, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         if check.limit.algorithm() == Algorithm::SlidingLog {
-            let view = self.logs[place].view(check.limit, check.hits.asked(), now);
+            let view = self.logs[place].view(check.limit, asked, now);
             return if view.used > 0 {
                 Stored::State(State::Log(view))
             } else {
@@ -50,7 +50,7 @@ impl Counters for Table {
         match (seen.state, change) {
             (State::Log(_), Hits::Take(hits)) => self.logs[place].take(check.limit, hits, seen.now),
             (State::Log(_), Hits::GiveBack(hits)) => self.logs[place].give_back(check.limit, hits, seen.now),
-            (State::Log(_), Hits::Look) => panic!("a look changes nothing"),
+            (State::Log(_), Hits::Look) => self.logs[place].forget(check.limit, seen.now),
             (state, _) => self.states[place] = (!state.is_empty()).then_some(state),
         }
     }
@@ -96,6 +96,7 @@ fn one_of(table: &mut Table, check: Check<'_>, longest_wait: Micros, now: Timest
         &Group {
             checks: &[check],
             longest_wait,
+            compat: false,
         },
         now,
         table,
@@ -514,7 +515,7 @@ proptest! {
     ) {
         let checks: Vec<Check<'_>> =
             limits.iter().map(|(limit, hits)| check(limit, Hits::take(*hits))).collect();
-        let group = Group { checks: &checks, longest_wait: Micros::ZERO };
+        let group = Group { checks: &checks, longest_wait: Micros::ZERO, compat: false };
         let mut table = Table::of(checks.len());
         let mut now = START;
         for pause in rounds {

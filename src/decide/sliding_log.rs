@@ -43,7 +43,7 @@ impl LogView {
 
     /// Whether `asked` hits, at most the limit, fit beside what was used.
     pub fn fit(&self, limit: &Limit, asked: u64, now: Timestamp) -> Fit {
-        if asked <= self.remaining(limit) {
+        if self.used + asked <= u64::from(limit.count()) {
             Fit::Now
         } else {
             Fit::Later(leaves_after(limit, self.retry, now))
@@ -213,7 +213,7 @@ impl Log {
     }
 
     /// Drops what no longer counts, and makes one mark of now of those that a clock since set back left in the future.
-    fn forget(&mut self, limit: &Limit, now: Timestamp) {
+    pub fn forget(&mut self, limit: &Limit, now: Timestamp) {
         let expired = self.expired(limit, now);
         self.marks.drain(..expired);
         if self.marks.len() == 1 {

@@ -2,7 +2,7 @@
 //! `lua/sliding_window.lua` is its twin.
 
 use super::Fit;
-use super::arith::{OVERTAKING, mul_div};
+use super::arith::{mul_div, was_set_back};
 use crate::domain::limit::Limit;
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
@@ -33,7 +33,7 @@ impl SlidingWindow {
     pub fn read(self, limit: &Limit, now: Timestamp) -> (Self, Timestamp) {
         let start = window_of(limit, now);
         if now < self.start {
-            return if self.start.since(now) > OVERTAKING {
+            return if was_set_back(self.start, now) {
                 (Self { start, ..self }, now)
             } else {
                 (self, self.start)
@@ -57,7 +57,7 @@ impl SlidingWindow {
 
     /// Whether `asked` hits fit beside what was used.
     pub fn fit(&self, limit: &Limit, asked: u64, now: Timestamp) -> Fit {
-        if asked <= self.remaining(limit, now) {
+        if self.estimate(limit, now) + asked <= u64::from(limit.count()) {
             Fit::Now
         } else {
             Fit::Later(self.retry_after(limit, asked, now))
@@ -78,10 +78,7 @@ impl SlidingWindow {
 
     /// Hits that still fit at `now`.
     pub fn remaining(&self, limit: &Limit, now: Timestamp) -> u64 {
-        let period = limit.period().length().get();
-        let in_sight = period - now.since(self.start).get();
-        let (weighted, rest) = mul_div(self.previous, in_sight, period);
-        u64::from(limit.count()).saturating_sub(self.current + weighted + u64::from(rest > 0))
+        u64::from(limit.count()).saturating_sub(self.estimate(limit, now))
     }
 
     /// When one hit more than now would fit; none when nothing is used.
@@ -99,6 +96,14 @@ impl SlidingWindow {
             (0, _) => to_end,
             _ => Micros::new(to_end.get() + period.get()),
         }
+    }
+
+    /// Hits in sight at `now`, rounded up.
+    fn estimate(&self, limit: &Limit, now: Timestamp) -> u64 {
+        let period = limit.period().length().get();
+        let in_sight = period - now.since(self.start).get();
+        let (weighted, rest) = mul_div(self.previous, in_sight, period);
+        self.current + weighted + u64::from(rest > 0)
     }
 
     /// When `asked` hits, at most the limit, that do not fit now will: once enough of the previous window is out of

@@ -72,9 +72,6 @@ impl Seen {
 
     /// Whether `asked` hits fit within `longest_wait`.
     pub fn fit(&self, limit: &Limit, asked: u64, longest_wait: Micros) -> Fit {
-        if asked == 0 {
-            return Fit::Now;
-        }
         // The one comparison of a call's size with what the limit can ever hold.
         if asked > u64::from(limit.largest()) {
             return Fit::Never;
@@ -124,6 +121,14 @@ impl Seen {
             State::Sliding(window) => window.next_after(limit, self.now),
             State::Fixed(window) => window.next_after(limit, self.now),
             State::Log(view) => view.next_after(limit, self.now),
+        }
+    }
+
+    /// When a fixed window ends; none of any other state.
+    pub fn window_ends_after(&self, limit: &Limit) -> Option<Micros> {
+        match &self.state {
+            State::Fixed(window) => Some(window.time_left(limit, self.now)),
+            State::Bucket(_) | State::Sliding(_) | State::Log(_) => None,
         }
     }
 
@@ -206,6 +211,16 @@ impl State {
             Self::Sliding(window) => window.current == 0 && window.previous == 0,
             Self::Fixed(window) => window.count == 0,
             Self::Log(view) => view.used == 0,
+        }
+    }
+
+    /// The moment it speaks of: a clock that shows an earlier one was overtaken or set back.
+    pub const fn moment(&self) -> Timestamp {
+        match self {
+            Self::Bucket(bucket) => bucket.at,
+            Self::Sliding(window) => window.start,
+            Self::Fixed(window) => window.start,
+            Self::Log(view) => view.last,
         }
     }
 

@@ -60,4 +60,17 @@ pub struct Group<'a> {
     pub checks: &'a [Check<'a>],
     /// The longest the caller can wait for its answer to be held; zero when it cannot.
     pub longest_wait: Micros,
+    /// Decides as the reference service does where that differs: a look asks for nothing beyond what is used, hits
+    /// above the limit of a fixed window are refused like any others, and such a window's reset is always its end.
+    pub compat: bool,
+}
+
+impl Group<'_> {
+    /// The hits that must fit for `hits` to pass.
+    pub const fn asked(&self, hits: Hits) -> u64 {
+        match hits {
+            Hits::Look if self.compat => 0,
+            _ => hits.asked(),
+        }
+    }
 }

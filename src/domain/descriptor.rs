@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::limit::Period;
 use super::quantity::Hits;
 
 /// One key and its value. Any bytes, empty ones included.
@@ -21,6 +22,18 @@ pub struct Descriptor {
     pub entries: Vec<Entry>,
     /// The descriptor's own hits, or the request's.
     pub hits: Hits,
+    /// A limit that the request brings along, in place of what the policy says.
+    pub limit: Option<Override>,
+}
+
+/// A limit that a request brings along. Its number is any: 0 refuses, and 4294967295, which is how a gateway writes -1,
+/// is that many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Override {
+    /// Hits per period.
+    pub count: u32,
+    /// One second to ten years.
+    pub period: Period,
 }
 
 /// One question: may this request pass?

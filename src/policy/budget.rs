@@ -11,10 +11,10 @@ use crate::domain::time::Micros;
 use super::Limits;
 use super::forms::{LimitForm, LimitsForm, NodeForm, PlanForm};
 use super::limits::MOST;
+use super::node::{Place, shown};
 use super::path::period_suffix;
 use super::problem::Report;
 use super::table::Tables;
-use super::tree::{Place, shown};
 
 /// What a rule holds its callers to.
 #[derive(Debug)]
@@ -74,6 +74,14 @@ pub(super) struct Site<'s> {
 }
 
 impl Budget {
+    /// Of a rule that counts nothing.
+    pub(super) const fn unlimited() -> Self {
+        Self::Flat(Share {
+            limits: Limits::Unlimited,
+            shadowed: 0,
+        })
+    }
+
     pub(super) fn new(form: &LimitsForm, site: &Site<'_>, report: &mut Report) -> Option<Self> {
         let mut entry = None;
         let mut plans: Vec<&str> = Vec::new();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::domain::check::{Binding, Charge};
 use crate::domain::limit::Algorithm;
 
-use super::budget::{Budget, Manner, Site};
+use super::budget::{Budget, Manner, Share, Site};
 use super::forms::{DocumentForm, LimitsForm, NodeForm, Settings, Text, ValuesForm, is_set};
 use super::lint;
 use super::matcher::{Match, NodeId, Tree};
@@ -20,18 +20,27 @@ use super::replaces;
 use super::table::Tables;
 use super::{Assumed, Policy, Rule};
 
+/// The most shares that the plans of a set may come to: rules times rows. Each holds limits of its own, and a set
+/// must not take all memory.
+const MOST_SHARES: usize = 1_000_000;
+
 /// One policy per domain, in the order of their names. Documents of one domain are merged in the order they are given.
 pub(super) fn policies(documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Vec<Policy> {
     let mut domains: Vec<&Arc<str>> = documents.iter().map(|document| &document.domain.value).collect();
     domains.sort();
     domains.dedup();
-    domains
-        .into_iter()
-        .map(|domain| policy(domain, documents, assumed, report))
-        .collect()
+    let mut shares = 0;
+    let policy = |domain| policy(domain, documents, assumed, &mut shares, report);
+    domains.into_iter().map(policy).collect()
 }
 
-fn policy(domain: &Arc<str>, documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Policy {
+fn policy(
+    domain: &Arc<str>,
+    documents: &[DocumentForm],
+    assumed: Assumed,
+    shares: &mut usize,
+    report: &mut Report,
+) -> Policy {
     let of_domain = || {
         documents
             .iter()
@@ -64,6 +73,7 @@ fn policy(domain: &Arc<str>, documents: &[DocumentForm], assumed: Assumed, repor
         rules: Vec::new(),
         replacing: Vec::new(),
         paths,
+        shares,
         report,
     };
     compiler.level(Tree::ROOT, &mut Vec::new(), &nodes);
@@ -78,8 +88,28 @@ fn policy(domain: &Arc<str>, documents: &[DocumentForm], assumed: Assumed, repor
     Policy {
         domain: Bytes::copy_from_slice(domain.as_bytes()),
         compat: manner.compat,
+        overrides: overrides(rules.len(), charge),
         rules,
         tree,
+    }
+}
+
+/// The rule of limits that come with a request and have no other.
+fn overrides(index: usize, charge: Charge) -> Rule {
+    Rule {
+        index,
+        path: Arc::from("override"),
+        shadow_mode: false,
+        quota_mode: false,
+        binding: Binding::Always,
+        charge,
+        cost: 1,
+        advice: None,
+        metadata: None,
+        replaces: Box::default(),
+        metric: None,
+        uncounted: 0,
+        budget: Budget::unlimited(),
     }
 }
 
@@ -108,6 +138,8 @@ struct Compiler<'c> {
     /// Which rule replaces which limits.
     replacing: Vec<(usize, Text)>,
     paths: Ambiguous,
+    /// How many shares there are so far.
+    shares: &'c mut usize,
     report: &'c mut Report,
 }
 
@@ -161,7 +193,18 @@ impl Compiler<'_> {
             tables: self.tables,
             manner: self.manner,
         };
+        if *self.shares > MOST_SHARES {
+            return None;
+        }
         let budget = Budget::new(limits, &site, self.report)?;
+        *self.shares += budget.shares().count();
+        if *self.shares > MOST_SHARES {
+            let message =
+                format!("the rules up to here, each with all its plans, come to over {MOST_SHARES} limits");
+            self.report
+                .error(limits.place, message)
+                .hint("let one rule without a value serve all callers of a plan");
+        }
         let charge = settings.charge.map_or(self.charge, |charge| charge.value);
         if charge == Charge::Always && holds_a_log(&budget) {
             let place = settings.charge.map_or(limits.place, |charge| charge.place);
@@ -215,7 +258,7 @@ impl Compiler<'_> {
 }
 
 fn holds_a_log(budget: &Budget) -> bool {
-    let mut limits = budget.shares().flat_map(|share| share.held());
+    let mut limits = budget.shares().flat_map(Share::held);
     limits.any(|limit| limit.algorithm() == Algorithm::SlidingLog)
 }
 

@@ -8,8 +8,8 @@ use crate::domain::check::Charge;
 use crate::domain::limit::{Algorithm, Period};
 
 use super::metadata::Metadata;
+use super::node::{Located, Place};
 use super::normalize::Normalizer;
-use super::tree::{Located, Place};
 
 /// Text that was written somewhere.
 pub(super) type Text = Located<Arc<str>>;

@@ -2,11 +2,11 @@
 //! more than it would get is an error, never silently less.
 
 use super::keys::Level;
+use super::node::{Node, Value, shown};
 use super::number::{Fault, whole};
 use super::problem::Report;
 use super::section::{Section, text};
 use super::settings::one_of;
-use super::tree::{Node, Value, shown};
 
 /// Refuses what a node, or `defaults`, asks for in vain. What is done anyway may be asked for.
 pub(super) fn refuse(section: &Section<'_>, report: &mut Report) {

@@ -7,12 +7,12 @@ use crate::domain::limit::{Algorithm, Period};
 use super::forms::{LimitForm, LimitsForm, PlanForm, Text, is_set};
 use super::keys::Level;
 use super::later;
+use super::node::{Located, Node, Value, shown};
 use super::number::Fault;
 use super::problem::Report;
 use super::rate::{period_of, rate, unit};
 use super::section::{Section, complain, text};
 use super::spelling::nearest;
-use super::tree::{Located, Node, Value, shown};
 
 /// The most limits that one rule may have.
 pub(super) const MOST: usize = 8;

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::forms::{NodeForm, ValuesForm};
 use super::merge::{Leads, Merged, Normalizers, Written};
+use super::node::{Place, shown};
 use super::path::values;
 use super::pattern::Pattern;
 use super::problem::Report;
-use super::tree::{Place, shown};
 
 /// A descriptor has at most so many entries.
 const MOST_ENTRIES: usize = 32;

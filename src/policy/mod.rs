@@ -2,6 +2,19 @@
 //!
 //! A set is read in three steps, each of which goes on behind a mistake, so that all are reported at once:
 //! text → `tree` (everything with its place) → `forms` (everything typed) → [`PolicySet`] (everything sound).
+//!
+//! What is decided here, where the format leaves a choice:
+//! - `value: ""` and `name: ""` are none at all, as in the reference; so are null and a key without a value.
+//! - A node may be written in several documents. They are one node if at most one of them says more about it than where
+//!   its children are; a second one that does is an error, and so is the same node twice in one document.
+//! - `normalize` with one prefix has the usual other one: 32 for IPv4, 64 for IPv6. Ports, brackets and zones are left
+//!   out of an address, and a network counts as such. An X-Forwarded-For list that is shorter than the trusted hops is
+//!   no address: whoever sent it came past a proxy.
+//! - A limit of a list is named `path:period`, `path:15m`; a rule that renames a row that is a list names it
+//!   `name:period`.
+//! - `plan_entry` names the nearest entry of that key. An `unlimited` row stays so whatever the rule says beside `plan`.
+//! - `defaults` holds for whatever of it makes sense on a node; its `algorithm` for limits without a `burst`.
+//! - Under `compat` a `rate_limit` without `requests_per_unit` is 0, as in the reference; else it is an error.
 
 mod budget;
 mod compile;
@@ -16,6 +29,7 @@ mod merge;
 pub mod metadata;
 mod metric;
 mod networks;
+mod node;
 mod normalize;
 mod number;
 mod path;
@@ -166,6 +180,7 @@ pub struct Policy {
     domain: Bytes,
     compat: bool,
     rules: Vec<Rule>,
+    overrides: Rule,
     tree: Tree,
 }
 
@@ -184,6 +199,12 @@ impl Policy {
     /// The rules, in the order of the files.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rule of limits that requests bring along where no other is about them. Its index follows the last of
+    /// [`rules`](Self::rules).
+    pub const fn overrides(&self) -> &Rule {
+        &self.overrides
     }
 
     /// Where a descriptor arrives: at the rule that its entries lead to, one level each, down to the last.

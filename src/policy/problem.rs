@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::tree::Place;
+use super::node::Place;
 
-/// How many problems of one set are kept; more help nobody.
-const MOST: usize = 1_000;
+/// How many errors of one set are kept; more help nobody.
+const MOST_ERRORS: usize = 1_000;
+
+/// How many warnings of one set are kept, beside the errors.
+const MOST_WARNINGS: usize = 200;
 
 /// Whether a problem keeps the set from being used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,6 +167,7 @@ pub(super) struct Report {
     found: Vec<(Place, Problem)>,
     left_out: usize,
     errors: usize,
+    warnings: usize,
     partial: bool,
 }
 
@@ -175,6 +179,7 @@ impl Report {
             found: Vec::new(),
             left_out: 0,
             errors: 0,
+            warnings: 0,
             partial: false,
         }
     }
@@ -195,7 +200,7 @@ impl Report {
     }
 
     /// Notes that a part of the set could not be read at all: what is not found may be in it.
-    pub(super) const fn is_partial(&mut self) {
+    pub(super) const fn mark_partial(&mut self) {
         self.partial = true;
     }
 
@@ -209,9 +214,14 @@ impl Report {
         self.errors
     }
 
+    /// Whether another error would not be kept, so that no thought needs to be given to its hint.
+    pub(super) const fn is_full(&self) -> bool {
+        self.errors >= MOST_ERRORS
+    }
+
     /// Everything noted, in the order of files and lines, each thing once: what an alias repeats is said once.
     pub(super) fn finish(mut self) -> Problems {
-        self.found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.found.sort_by_key(|(place, _)| *place);
         self.found.dedup();
         Problems {
             found: self.found.into_iter().map(|(_, problem)| problem).collect(),
@@ -220,7 +230,10 @@ impl Report {
     }
 
     fn note(&mut self, severity: Severity, place: Place, message: String) -> Noted<'_> {
-        self.errors += usize::from(severity == Severity::Error);
+        match severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+        }
         let file = Arc::clone(&self.files[place.source as usize]);
         let problem = Problem {
             severity,
@@ -230,7 +243,11 @@ impl Report {
             hint: None,
             related: None,
         };
-        if self.found.len() < MOST {
+        let kept = match severity {
+            Severity::Error => self.errors <= MOST_ERRORS,
+            Severity::Warning => self.warnings <= MOST_WARNINGS,
+        };
+        if kept {
             self.found.push((place, problem));
             Noted {
                 files: &self.files,

@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
+use super::node::{Node, Place, Value, shown};
 use super::number::{self, Fault};
 use super::problem::{Problems, Report};
 use super::section::complain;
 use super::spelling;
-use super::tree::{self, Node, Place, Value, shown};
+use super::tree;
 use crate::domain::limit::Period;
 
 /// Where something is written.

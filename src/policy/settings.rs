@@ -9,11 +9,11 @@ use super::keys::Level;
 use super::later;
 use super::limits::algorithm;
 use super::metadata::{Metadata, json};
+use super::node::{Located, Node, shown};
 use super::number::Fault;
 use super::problem::Report;
 use super::section::{Section, text};
 use super::spelling::nearest;
-use super::tree::{Located, Node, shown};
 
 const CHARGES: [(&str, Charge); 3] = [
     ("all_or_nothing", Charge::AllOrNothing),

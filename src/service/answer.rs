@@ -1,10 +1,14 @@
 //! What is answered, in our own words: `convert` puts it on the wire.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
+use crate::domain::descriptor::Entry;
 use crate::domain::limit::Period;
 use crate::domain::time::Micros;
 use crate::domain::verdict::Verdict;
+use crate::policy::metadata::Metadata;
 
 /// What a status shows as remaining where nothing limits.
 pub const UNLIMITED: u32 = u32::MAX;
@@ -75,6 +79,10 @@ pub struct Answer {
     pub deciding: Option<usize>,
     /// Decided without the shared store.
     pub degraded: bool,
+    /// What the rules that let pass say, in the order of the request; of two that say the same, the first holds.
+    pub metadata: SmallVec<[Arc<Metadata>; 1]>,
+    /// Entries that led to a rule and are counted nowhere. Callers chose their values.
+    pub uncounted: SmallVec<[Entry; 1]>,
     /// One per descriptor, in the order of the request.
     pub statuses: SmallVec<[Status; 2]>,
     /// For the caller, whatever the verdict.
@@ -84,15 +92,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer that lets `descriptors` pass because nothing limits them.
-    pub fn unlimited(cause: Cause, descriptors: usize) -> Self {
+    /// An answer that lets `descriptors` pass because no policy is about them.
+    pub fn untouched(cause: Cause, descriptors: usize) -> Self {
         Self {
             verdict: Verdict::UnderLimit,
             cause,
             rule: None,
             deciding: None,
             degraded: false,
-            statuses: SmallVec::from_elem(Status::UNLIMITED, descriptors),
+            metadata: SmallVec::new(),
+            uncounted: SmallVec::new(),
+            statuses: SmallVec::from_elem(Status::UNTOUCHED, descriptors),
             headers: SmallVec::new(),
             body: None,
         }
@@ -115,7 +125,16 @@ pub struct Status {
 }
 
 impl Status {
-    /// Nothing limits this descriptor.
+    /// No rule is about this descriptor.
+    pub const UNTOUCHED: Self = Self {
+        verdict: Verdict::UnderLimit,
+        limit: None,
+        remaining: 0,
+        retry_after: None,
+        reset_after: None,
+    };
+
+    /// A rule says that nothing limits this descriptor.
     pub const UNLIMITED: Self = Self {
         verdict: Verdict::UnderLimit,
         limit: None,

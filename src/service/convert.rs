@@ -1,17 +1,22 @@
 //! Between the wire and our own words. The only file that knows both, and the one that says what a zero means.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost_types::value::Kind;
-use prost_types::{Duration, Struct, Value};
+use prost_types::{Duration, ListValue, Struct, Value};
+use serde_json::Value as Json;
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Header, ShownLimit, Status};
-use crate::domain::descriptor::{Descriptor, Entry, Request};
-use crate::domain::limit::Unit;
+use crate::domain::descriptor::{Descriptor, Entry, Override, Request};
+use crate::domain::limit::{Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::verdict::Verdict;
+use crate::policy::metadata::Metadata;
 use crate::proto::envoy::config::core::v3::HeaderValue;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit as WireUnit;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
@@ -48,8 +53,8 @@ pub enum Invalid {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) request: Request,
-    /// How many descriptors bring a limit of their own.
-    pub(super) overrides: u32,
+    /// How many descriptors bring a limit whose unit says nothing to us.
+    pub(super) unreadable_overrides: u32,
 }
 
 /// Reads a request.
@@ -62,7 +67,7 @@ pub(super) fn request(wire: RateLimitRequest) -> Result<Asked, Invalid> {
         many if many > MOST_DESCRIPTORS => return Err(Invalid::TooManyDescriptors(many)),
         _ => {}
     }
-    let mut overrides = 0;
+    let mut unreadable_overrides = 0;
     let mut descriptors = Vec::with_capacity(wire.descriptors.len());
     for (place, descriptor) in wire.descriptors.into_iter().enumerate() {
         let entries = descriptor.entries.len();
@@ -72,19 +77,20 @@ pub(super) fn request(wire: RateLimitRequest) -> Result<Asked, Invalid> {
                 entries,
             });
         }
-        overrides += u32::from(descriptor.limit.is_some());
-        descriptors.push(read_descriptor(descriptor, wire.hits_addend));
+        let limit = descriptor.limit.as_ref().map(read_override);
+        unreadable_overrides += u32::from(limit == Some(None));
+        descriptors.push(read_descriptor(descriptor, limit.flatten(), wire.hits_addend));
     }
     Ok(Asked {
         request: Request {
             domain: wire.domain,
             descriptors,
         },
-        overrides,
+        unreadable_overrides,
     })
 }
 
-fn read_descriptor(wire: RateLimitDescriptor, hits_of_request: u32) -> Descriptor {
+fn read_descriptor(wire: RateLimitDescriptor, limit: Option<Override>, hits_of_request: u32) -> Descriptor {
     let hits = hits(wire.hits_addend, wire.is_negative_hits, hits_of_request);
     let entries = wire
         .entries
@@ -94,7 +100,29 @@ fn read_descriptor(wire: RateLimitDescriptor, hits_of_request: u32) -> Descripto
             value: entry.value,
         })
         .collect();
-    Descriptor { entries, hits }
+    Descriptor { entries, hits, limit }
+}
+
+/// The limit that a request brings along; none when its unit is unknown or its period longer than any may be. An error
+/// would let the request pass without any limit, so the policy's then hold.
+fn read_override(wire: &RateLimitOverride) -> Option<Override> {
+    let unit = match wire.unit {
+        1 => Unit::Second,
+        2 => Unit::Minute,
+        3 => Unit::Hour,
+        4 => Unit::Day,
+        5 => Unit::Month,
+        6 => Unit::Year,
+        // Not in the enum of overrides, but in that of answers, and understood elsewhere.
+        7 => Unit::Week,
+        _ => return None,
+    };
+    // A zero multiplier means one, as in an answer.
+    let period = Period::new(unit, wire.unit_multiplier.unwrap_or(1).max(1))?;
+    Some(Override {
+        count: wire.requests_per_unit,
+        period,
+    })
 }
 
 /// A descriptor's own hits win, and a zero that is present only looks. The request's zero cannot be told from unset,
@@ -170,7 +198,7 @@ fn write_headers(headers: SmallVec<[Header; 4]>) -> Vec<HeaderValue> {
     headers.into_iter().map(write).collect()
 }
 
-/// What access logs and later filters can read. Nothing that a caller sent is in it.
+/// What access logs and later filters can read.
 fn metadata(answer: &Answer) -> Struct {
     let verdict = match answer.verdict {
         Verdict::UnderLimit => "ok",
@@ -184,7 +212,57 @@ fn metadata(answer: &Answer) -> Struct {
     if let Some(rule) = &answer.rule {
         put("rule", Kind::StringValue(rule.clone()));
     }
+    if !answer.uncounted.is_empty() {
+        put("uncounted", Kind::StructValue(entries(&answer.uncounted)));
+    }
+    if !answer.metadata.is_empty() {
+        put("metadata", Kind::StructValue(merged(&answer.metadata)));
+    }
     struct_
+}
+
+/// Of two entries with one key the first.
+fn entries(entries: &[Entry]) -> Struct {
+    let mut struct_ = Struct::default();
+    for entry in entries {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let value = Value {
+            kind: Some(Kind::StringValue(text(&entry.value))),
+        };
+        struct_.fields.entry(text(&entry.key)).or_insert(value);
+    }
+    struct_
+}
+
+/// Of two members with one name the first.
+fn merged(all: &[Arc<Metadata>]) -> Struct {
+    let mut struct_ = Struct::default();
+    for (name, value) in all.iter().flat_map(|metadata| metadata.iter()) {
+        struct_
+            .fields
+            .entry(name.clone())
+            .or_insert_with(|| write_json(value));
+    }
+    struct_
+}
+
+fn write_json(json: &Json) -> Value {
+    let kind = match json {
+        Json::Null => Kind::NullValue(0),
+        Json::Bool(yes) => Kind::BoolValue(*yes),
+        Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Kind::StringValue(text.clone()),
+        Json::Array(items) => Kind::ListValue(ListValue {
+            values: items.iter().map(write_json).collect(),
+        }),
+        Json::Object(members) => Kind::StructValue(Struct {
+            fields: members
+                .iter()
+                .map(|(name, value)| (name.clone(), write_json(value)))
+                .collect(),
+        }),
+    };
+    Value { kind: Some(kind) }
 }
 
 #[cfg(test)]
@@ -257,10 +335,11 @@ mod tests {
                     domain: Bytes::from_static(b"edge\xff"),
                     descriptors: vec![Descriptor {
                         entries: entries.to_vec(),
-                        hits: Hits::Take(7)
+                        hits: Hits::Take(7),
+                        limit: None
                     }],
                 },
-                overrides: 0,
+                unreadable_overrides: 0,
             }
         );
     }
@@ -296,15 +375,64 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_requests_own_is_noticed() {
-        let mut own = descriptor(1);
-        own.limit = Some(rate_limit_descriptor::RateLimitOverride::default());
+    fn a_limit_of_the_requests_own_is_read_or_said_to_be_unreadable() {
+        let read = |requests_per_unit, unit, unit_multiplier| {
+            let mut own = descriptor(1);
+            own.limit = Some(RateLimitOverride {
+                requests_per_unit,
+                unit,
+                unit_multiplier,
+            });
+            let asked = request(asking(vec![own, descriptor(1)])).expect("a question");
+            assert_eq!(asked.request.descriptors[1].limit, None);
+            let limit = asked.request.descriptors[0].limit;
+            assert_eq!(asked.unreadable_overrides, u32::from(limit.is_none()));
+            limit.map(|limit| (limit.count, limit.period))
+        };
+        for (number, unit) in [
+            (1, Unit::Second),
+            (4, Unit::Day),
+            (5, Unit::Month),
+            (6, Unit::Year),
+            (7, Unit::Week),
+        ] {
+            assert_eq!(read(10, number, None), Some((10, Period::one(unit))));
+        }
+        for unknown in [0, 8, -1, i32::MAX, i32::MIN] {
+            assert_eq!(read(10, unknown, None), None);
+        }
         assert_eq!(
-            request(asking(vec![own, descriptor(1)]))
-                .expect("a question")
-                .overrides,
-            1
+            read(0, 2, None),
+            Some((0, Period::one(Unit::Minute))),
+            "refuses everything"
         );
+        assert_eq!(
+            read(u32::MAX, 2, Some(0)),
+            Some((u32::MAX, Period::one(Unit::Minute))),
+            "a gateway's -1"
+        );
+        assert_eq!(
+            read(1, 2, Some(15)),
+            Some((
+                1,
+                Period {
+                    unit: Unit::Minute,
+                    multiplier: 15
+                }
+            ))
+        );
+        assert_eq!(
+            read(1, 6, Some(10)),
+            Some((
+                1,
+                Period {
+                    unit: Unit::Year,
+                    multiplier: 10
+                }
+            ))
+        );
+        assert_eq!(read(1, 6, Some(11)), None, "longer than ten years");
+        assert_eq!(read(1, 6, Some(u32::MAX)), None);
     }
 
     #[test]
@@ -332,6 +460,8 @@ mod tests {
                 },
                 Status::UNLIMITED,
             ],
+            metadata: SmallVec::new(),
+            uncounted: SmallVec::new(),
             headers: smallvec![Header {
                 name: "retry-after",
                 value: "9".to_owned()
@@ -365,7 +495,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_never_an_empty_message() {
-        let wire = response(Answer::unlimited(Cause::NoRule, 1));
+        let wire = response(Answer::untouched(Cause::NoRule, 1));
         assert_eq!(wire.overall_code(), Code::Ok);
         assert!(!wire.encode_to_vec().is_empty());
     }

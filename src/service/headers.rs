@@ -67,6 +67,20 @@ pub(super) fn add(style: HeaderStyle, met: &[Budget<'_>], headers: &mut SmallVec
     }
 }
 
+/// Adds the three headers as the reference has them, where they are asked for: about the last limit that refuses, else
+/// the one with the least left, the first of these on ties.
+pub(super) fn add_as_reference(style: HeaderStyle, met: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
+    let refused = met
+        .iter()
+        .rev()
+        .find(|budget| budget.decision.verdict == Verdict::OverLimit);
+    let nearest = || met.iter().min_by_key(|budget| budget.decision.remaining);
+    let Some(shown) = refused.or_else(nearest).filter(|_| style.shows_draft03()) else {
+        return;
+    };
+    add_three(shown.limit.count().to_string(), shown.decision, headers);
+}
+
 /// What is shown: each name once, at its smallest remaining, for a reader finds a policy by its name.
 fn choose<'a>(met: &[Budget<'a>]) -> SmallVec<[Budget<'a>; 4]> {
     let mut shown: SmallVec<[Budget<'a>; 4]> = SmallVec::new();
@@ -142,11 +156,15 @@ fn add_draft03(shown: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
         );
         write_quoted(&mut limits, budget.limit.name());
     }
-    let remaining = nearest.decision.remaining.to_string();
-    let reset = until_reset(nearest.decision).ceil_secs().to_string();
+    add_three(limits, nearest.decision, headers);
+}
+
+fn add_three(limit: String, decision: &Decision, headers: &mut SmallVec<[Header; 4]>) {
+    let remaining = decision.remaining.to_string();
+    let reset = until_reset(decision).ceil_secs().to_string();
     headers.push(Header {
         name: "ratelimit-limit",
-        value: limits,
+        value: limit,
     });
     headers.push(Header {
         name: "ratelimit-remaining",

@@ -1,5 +1,6 @@
 //! The use case: may this request pass? Knows no transport.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,8 +18,8 @@ use crate::domain::check::Binding;
 use crate::domain::descriptor::Request;
 use crate::domain::limit::Limit;
 use crate::domain::time::{Micros, Timestamp};
-use crate::domain::verdict::{Decision, Decisions, Verdict};
-use crate::policy::Rule;
+use crate::domain::verdict::{Decision, Decisions, Reason, Verdict};
+use crate::policy::metadata::Metadata;
 use crate::store::key::Keys;
 use crate::store::{Store, StoreError};
 
@@ -37,8 +38,8 @@ pub struct Limiter<S, C> {
     clock: C,
     /// How counters are named.
     keys: Keys,
-    /// Which headers answers carry.
-    headers: HeaderStyle,
+    /// Which headers answers carry, where that was said.
+    headers: Option<HeaderStyle>,
     random: Random,
 }
 
@@ -50,7 +51,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         store: S,
         clock: C,
         keys: Keys,
-        headers: HeaderStyle,
+        headers: Option<HeaderStyle>,
     ) -> Self {
         let random = Random::new(clock.now().as_micros() ^ (core as u64).rotate_left(32));
         Self {
@@ -76,14 +77,18 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let Some((domain, policy)) = live.find(&request.domain) else {
             self.warn_of_unknown_domain(&request.domain, &live, now);
             tally.called(None, Cause::UnknownDomain);
-            return Ok(Answer::unlimited(Cause::UnknownDomain, request.descriptors.len()));
+            return Ok(Answer::untouched(Cause::UnknownDomain, request.descriptors.len()));
         };
         let plan = Plan::new(request, policy, &self.keys);
         let decisions = if plan.is_empty() {
             Decisions::default()
         } else {
             let checks = plan.to_checks();
-            match self.store.decide(&group(&checks), now, deadline).await {
+            match self
+                .store
+                .decide(&group(&checks, plan.compat), now, deadline)
+                .await
+            {
                 Ok(decisions) => decisions,
                 Err(error) => {
                     self.warn_of_failure(&error, now);
@@ -94,6 +99,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         };
         let answer = self.answer(&plan, &decisions);
         count(tally, domain, &plan, &answer, &decisions);
+        self.warn_of_size(&plan, &decisions, now);
         Ok(answer)
     }
 
@@ -102,49 +108,53 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.policies.load().tally(self.core).called(None, Cause::Invalid);
     }
 
-    /// Counts that `descriptors` brought limits of their own, which are not heeded yet: the policy's hold instead. An
-    /// error would let the request pass without any.
+    /// Counts that `descriptors` brought limits of their own that cannot be read: the policy's hold instead. An error
+    /// would let the request pass without any.
     pub fn ignore_overrides(&self, descriptors: u32) {
         self.policies.observer().overrides_ignored(descriptors);
         if self.policies.overrides.permits(self.clock.now()) {
             tracing::warn!(
                 descriptors,
-                "a request brings its own limit, which is not supported yet; the policy's limits are used instead \
-                 (said at most once a minute)"
+                "a request brings a limit in a unit that is unknown or longer than ten years; the policy's limits hold \
+                 instead (said at most once a minute)"
             );
         }
     }
 
     fn answer(&self, plan: &Plan<'_>, decisions: &Decisions) -> Answer {
-        let statuses = plan
+        let statuses: SmallVec<[Status; 2]> = plan
             .reached
             .iter()
             .map(|reached| status(plan, reached, decisions))
             .collect();
-        let verdict = if decisions.refused {
-            Verdict::OverLimit
-        } else {
-            Verdict::UnderLimit
-        };
         let deciding = deciding(plan, decisions);
         let mut answer = Answer {
-            verdict,
+            verdict: if decisions.refused {
+                Verdict::OverLimit
+            } else {
+                Verdict::UnderLimit
+            },
             cause: cause(plan, decisions),
             rule: deciding.map(|place| plan.check(place).rule.path.to_string()),
             deciding: deciding.and_then(|place| plan.reached.iter().position(|reached| reached.meets(place))),
             degraded: decisions.degraded,
+            metadata: metadata(plan, &statuses),
+            uncounted: plan.uncounted.clone(),
             statuses,
             headers: SmallVec::new(),
             body: None,
         };
+        if plan.compat {
+            let met: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions).map(budget).collect();
+            let style = self.headers.unwrap_or(HeaderStyle::Off);
+            headers::add_as_reference(style, &met, &mut answer.headers);
+            return answer;
+        }
         let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
-            .filter(|(check, _)| !check.rule.shadow_mode)
-            .map(|(check, decision)| Budget {
-                limit: check.limit,
-                decision,
-            })
+            .filter(|(check, _)| !check.shadow)
+            .map(budget)
             .collect();
-        headers::add(self.headers, &enforced, &mut answer.headers);
+        headers::add(self.headers.unwrap_or_default(), &enforced, &mut answer.headers);
         if decisions.refused {
             self.explain_refusal(plan, decisions, &mut answer);
         }
@@ -153,11 +163,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     fn explain_refusal(&self, plan: &Plan<'_>, decisions: &Decisions, answer: &mut Answer) {
         let refusing: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
-            .filter(|(check, decision)| refuses(check.rule, decision))
-            .map(|(check, decision)| Budget {
-                limit: check.limit,
-                decision,
-            })
+            .filter(|(check, decision)| refuses(check, decision))
+            .map(budget)
             .collect();
         let advice = deciding(plan, decisions).and_then(|place| plan.check(place).rule.advice.as_deref());
         let refusal = Refusal::new(&refusing, advice, &self.random);
@@ -174,6 +181,20 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 name: "content-type",
                 value,
             });
+        }
+    }
+
+    /// Tells of rules that refuse a call for its size alone: what is charged late, as the tokens of an answer that has
+    /// been sent, would then never be counted.
+    fn warn_of_size(&self, plan: &Plan<'_>, decisions: &Decisions, now: Timestamp) {
+        let too_large = checked(plan, decisions).find(|(_, decision)| decision.reason == Reason::TooManyHits);
+        let Some((check, _)) = too_large else { return };
+        if self.policies.refused_for_size.permits(now) {
+            tracing::warn!(
+                rule = %check.rule.path,
+                "refused for size: a call asks for more than the limit can ever hold; if these are late charges use \
+                 `charge: always` (said at most once a minute)"
+            );
         }
     }
 
@@ -208,66 +229,89 @@ fn checked<'a, 'p>(
     plan.checks().iter().zip(&decisions.checks)
 }
 
+fn budget<'a>((check, decision): (&'a Planned<'_>, &'a Decision)) -> Budget<'a> {
+    Budget {
+        limit: &check.limit,
+        decision,
+    }
+}
+
 /// Whether a check that was decided so refuses its request, given that the request is refused.
-fn refuses(rule: &Rule, decision: &Decision) -> bool {
+fn refuses(check: &Planned<'_>, decision: &Decision) -> bool {
     // Quotas refuse only all together; where one of a refused request is spent without the others, something else
     // refused, and it is still among what stands in the way of the next call.
-    decision.verdict == Verdict::OverLimit && rule.binding != Binding::Never
+    decision.verdict == Verdict::OverLimit && check.binding != Binding::Never
 }
 
 /// The place of the check that a person would name: the one that refuses longest, else the one nearest its limit.
 fn deciding(plan: &Plan<'_>, decisions: &Decisions) -> Option<usize> {
     checked(plan, decisions)
         .enumerate()
-        .min_by_key(|(_, (check, decision))| order(check.rule, decision))
+        .min_by_key(|(_, (check, decision))| order(check, decision))
         .map(|(place, _)| place)
 }
 
 /// Orders decisions from what matters most to what matters least; ties keep the order of the request.
-fn order(rule: &Rule, decision: &Decision) -> (bool, std::cmp::Reverse<u64>, u64) {
-    if refuses(rule, decision) {
+fn order(check: &Planned<'_>, decision: &Decision) -> (bool, Reverse<u64>, u64) {
+    if refuses(check, decision) {
         let wait = decision.retry_after.map_or(u64::MAX, Micros::get);
-        (false, std::cmp::Reverse(wait), 0)
+        (false, Reverse(wait), 0)
     } else {
-        (true, std::cmp::Reverse(0), decision.remaining)
+        (true, Reverse(0), decision.remaining)
     }
 }
 
 fn status(plan: &Plan<'_>, reached: &Reached<'_>, decisions: &Decisions) -> Status {
-    let Reached::Limited(rule, places) = reached else {
-        return Status::UNLIMITED;
+    let places = match reached {
+        Reached::Limited(_, places) => places,
+        Reached::Unlimited(_) => return Status::UNLIMITED,
+        Reached::Nothing | Reached::NoRule | Reached::Replaced => return Status::UNTOUCHED,
     };
     let shown = places
         .iter()
-        .filter_map(|&place| Some((plan.check(place).limit, decisions.checks.get(place)?)))
-        .min_by_key(|(_, decision)| order(rule, decision));
-    let Some((limit, decision)) = shown else {
-        return Status::UNLIMITED;
+        .filter_map(|&place| Some((plan.check(place), decisions.checks.get(place)?)))
+        .min_by_key(|(check, decision)| order(check, decision));
+    let Some((check, decision)) = shown else {
+        return Status::UNTOUCHED;
     };
     Status {
-        verdict: shown_verdict(rule, decision),
-        limit: Some(shown_limit(limit)),
+        // What is only watched shows as if it let everything pass.
+        verdict: if check.shadow {
+            Verdict::UnderLimit
+        } else {
+            decision.verdict
+        },
+        limit: Some(shown_limit(&check.limit, plan.compat)),
         remaining: u32::try_from(decision.remaining).unwrap_or(u32::MAX),
         retry_after: decision.retry_after,
         reset_after: Some(decision.reset_after),
     }
 }
 
-/// A rule that is only watched shows as if it let everything pass.
-fn shown_verdict(rule: &Rule, decision: &Decision) -> Verdict {
-    if rule.shadow_mode {
-        Verdict::UnderLimit
-    } else {
-        decision.verdict
-    }
-}
-
-fn shown_limit(limit: &Limit) -> ShownLimit {
+fn shown_limit(limit: &Limit, compat: bool) -> ShownLimit {
+    let is_shown = !compat || limit.is_named();
     ShownLimit {
-        name: limit.name().to_string(),
+        name: if is_shown {
+            limit.name().to_string()
+        } else {
+            String::new()
+        },
         count: limit.count(),
         period: limit.period(),
     }
+}
+
+/// What the rules that let pass say for whoever reads on.
+fn metadata(plan: &Plan<'_>, statuses: &[Status]) -> SmallVec<[Arc<Metadata>; 1]> {
+    plan.reached
+        .iter()
+        .zip(statuses)
+        .filter(|(_, status)| status.verdict == Verdict::UnderLimit)
+        .filter_map(|(reached, _)| match reached {
+            Reached::Limited(rule, _) | Reached::Unlimited(rule) => rule.metadata.clone(),
+            Reached::Nothing | Reached::NoRule | Reached::Replaced => None,
+        })
+        .collect()
 }
 
 /// The one word for the whole request: the most telling of what its descriptors met.
@@ -276,21 +320,21 @@ fn cause(plan: &Plan<'_>, decisions: &Decisions) -> Cause {
         return Cause::OverLimit;
     }
     let met = |wanted: fn(&Reached<'_>) -> bool| plan.reached.iter().any(wanted);
-    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(check.rule, decision)) {
+    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(check, decision)) {
         Cause::Shadow
     } else if met(|reached| matches!(reached, Reached::Limited(..))) {
         Cause::UnderLimit
     } else if met(|reached| matches!(reached, Reached::Unlimited(_))) {
         Cause::Unlimited
-    } else if met(|reached| matches!(reached, Reached::NoRule)) {
+    } else if met(|reached| matches!(reached, Reached::NoRule | Reached::Replaced)) {
         Cause::NoRule
     } else {
         Cause::NoEntries
     }
 }
 
-fn is_shadow_refusal(rule: &Rule, decision: &Decision) -> bool {
-    rule.shadow_mode && decision.verdict == Verdict::OverLimit
+fn is_shadow_refusal(check: &Planned<'_>, decision: &Decision) -> bool {
+    check.shadow && decision.verdict == Verdict::OverLimit
 }
 
 fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, decisions: &Decisions) {
@@ -301,8 +345,11 @@ fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, dec
         }
     }
     for (check, decision) in checked(plan, decisions) {
-        if is_shadow_refusal(check.rule, decision) {
+        if is_shadow_refusal(check, decision) {
             tally.shadow_refused(domain, check.rule.index);
+        }
+        if decision.reason == Reason::TooManyHits {
+            tally.refused_for_size(domain, check.rule.index);
         }
     }
 }

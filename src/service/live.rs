@@ -21,6 +21,8 @@ pub struct Policies {
     pub(super) unknown_domain: Throttle,
     /// For the warning about limits that requests bring along.
     pub(super) overrides: Throttle,
+    /// For the warning about calls that are larger than their limit.
+    pub(super) refused_for_size: Throttle,
     /// For the warning about requests that nothing could decide.
     pub(super) undecided: Throttle,
 }
@@ -35,6 +37,7 @@ impl Policies {
             observer,
             unknown_domain: Throttle::every(Micros::MINUTE),
             overrides: Throttle::every(Micros::MINUTE),
+            refused_for_size: Throttle::every(Micros::MINUTE),
             undecided: Throttle::every(Micros::MINUTE),
         }
     }

@@ -5,6 +5,7 @@ pub mod answer;
 pub mod client;
 mod connection;
 pub mod convert;
+mod draft;
 pub mod headers;
 pub mod health;
 pub mod limiter;

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 pub trait Observer: Send + Sync + 'static {
     /// These policies are about to come into force. The answer counts what happens under them: one tally per core.
     fn opens(&self, generation: u64, policies: &[&Policy]) -> Vec<Arc<dyn Tally>>;
-    /// A request brought limits of its own, which are not heeded.
+    /// A request brought limits of its own that cannot be read and are not heeded.
     fn overrides_ignored(&self, descriptors: u32);
 }
 
@@ -25,6 +25,8 @@ pub trait Tally: Send + Sync + 'static {
     fn decided(&self, domain: usize, rule: usize, verdict: Verdict);
     /// A rule that is only watched would have refused.
     fn shadow_refused(&self, domain: usize, rule: usize);
+    /// A call asked a rule for more hits than it can ever hold.
+    fn refused_for_size(&self, domain: usize, rule: usize);
 }
 
 /// Counts nothing: for cores that nobody counts.
@@ -35,4 +37,5 @@ impl Tally for Uncounted {
     fn called(&self, _domain: Option<usize>, _cause: Cause) {}
     fn decided(&self, _domain: usize, _rule: usize, _verdict: Verdict) {}
     fn shadow_refused(&self, _domain: usize, _rule: usize) {}
+    fn refused_for_size(&self, _domain: usize, _rule: usize) {}
 }

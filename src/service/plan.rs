@@ -1,29 +1,30 @@
-//! From what a request's descriptors reached to the group of checks that a store is asked to decide.
+//! What one request needs to have decided: the group of checks that its descriptors come to, and where each arrived.
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
-use hashbrown::HashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use crate::domain::check::{Check, Group};
-use crate::domain::descriptor::Request;
+use super::draft::Draft;
+use crate::domain::check::{Binding, Check, Group};
+use crate::domain::descriptor::{Entry, Request};
 use crate::domain::limit::Limit;
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
-use crate::policy::{Limits, Policy, Rule};
+use crate::policy::{Policy, Rule};
 use crate::store::key::Keys;
-
-/// Up to this many wanted checks are compared with each other rather than hashed.
-const FEW: usize = 16;
 
 /// What one request needs to have decided.
 pub(super) struct Plan<'p> {
-    keys: KeyBuffer,
+    pub(super) keys: KeyBuffer,
     /// In the order of the group: give-backs first, no counter twice.
-    checks: SmallVec<[Planned<'p>; 2]>,
+    pub(super) checks: SmallVec<[Planned<'p>; 2]>,
     /// In the order of the request.
     pub(super) reached: SmallVec<[Reached<'p>; 2]>,
+    /// Entries that led to a rule and are no part of a counter.
+    pub(super) uncounted: SmallVec<[Entry; 1]>,
+    /// Whether the domain is decided as the reference does.
+    pub(super) compat: bool,
 }
 
 /// Where one descriptor arrived.
@@ -37,6 +38,8 @@ pub(super) enum Reached<'p> {
     Unlimited(&'p Rule),
     /// Its rule's limits, and for each the place of its check in the group.
     Limited(&'p Rule, SmallVec<[usize; 2]>),
+    /// Another rule of the request sets all its rule's limits aside.
+    Replaced,
 }
 
 impl Reached<'_> {
@@ -49,70 +52,52 @@ impl Reached<'_> {
 /// One check of the group, its key still in the buffer.
 #[derive(Debug)]
 pub(super) struct Planned<'p> {
-    key: Range<usize>,
+    pub(super) key: Range<usize>,
     /// The rule it comes from.
     pub(super) rule: &'p Rule,
     /// The limit it is held to.
-    pub(super) limit: &'p Limit,
-    hits: Hits,
+    pub(super) limit: Held<'p>,
+    /// Whether it is only watched.
+    pub(super) shadow: bool,
+    /// Whether it can refuse the request.
+    pub(super) binding: Binding,
+    pub(super) hits: Hits,
 }
 
 impl Planned<'_> {
-    fn gives_back(&self) -> bool {
+    pub(super) fn gives_back(&self) -> bool {
         matches!(self.hits, Hits::GiveBack(_))
+    }
+}
+
+/// A limit of the policy, or one that the request brought along.
+#[derive(Debug)]
+pub(super) enum Held<'p> {
+    OfPolicy(&'p Limit),
+    OfRequest(Box<Limit>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Limit;
+
+    fn deref(&self) -> &Limit {
+        match self {
+            Self::OfPolicy(limit) => limit,
+            Self::OfRequest(limit) => limit,
+        }
     }
 }
 
 impl<'p> Plan<'p> {
     /// Matches every descriptor of `request` and lays out the checks.
     pub(super) fn new(request: &Request, policy: &'p Policy, keys: &Keys) -> Self {
-        let mut buffer = KeyBuffer::take();
-        let mut wanted: SmallVec<[Planned<'p>; 2]> = SmallVec::new();
-        let mut reached: SmallVec<[Reached<'p>; 2]> = SmallVec::with_capacity(request.descriptors.len());
-        for descriptor in &request.descriptors {
-            if descriptor.entries.is_empty() {
-                reached.push(Reached::Nothing);
-                continue;
-            }
-            let Some(found) = policy.find(&descriptor.entries) else {
-                reached.push(Reached::NoRule);
-                continue;
-            };
-            let limits = match found.limits {
-                Limits::Unlimited => {
-                    reached.push(Reached::Unlimited(found.rule));
-                    continue;
-                }
-                Limits::Held(limits) => limits,
-            };
-            let first = wanted.len();
-            for limit in limits {
-                let counted = found
-                    .counted
-                    .iter()
-                    .map(|entry| (entry.key, entry.value.as_ref()));
-                let key = buffer.append(|into| keys.write(into, &request.domain, counted, limit));
-                let hits = descriptor.hits.times(found.rule.cost);
-                wanted.push(Planned {
-                    key,
-                    rule: found.rule,
-                    limit,
-                    hits,
-                });
-            }
-            reached.push(Reached::Limited(found.rule, (first..wanted.len()).collect()));
-        }
-        let (checks, places) = arrange(wanted, &buffer.0);
-        for reached in &mut reached {
-            if let Reached::Limited(_, wanted) = reached {
-                wanted.iter_mut().for_each(|place| *place = places[*place]);
-            }
-        }
-        Self {
-            keys: buffer,
-            checks,
-            reached,
-        }
+        let mut draft = Draft::new(&request.domain, policy, keys);
+        let reached = request
+            .descriptors
+            .iter()
+            .map(|descriptor| draft.reach(descriptor))
+            .collect();
+        draft.finish(reached)
     }
 
     /// Whether there is nothing for a store to decide.
@@ -135,10 +120,10 @@ impl<'p> Plan<'p> {
         self.checks
             .iter()
             .map(|check| Check {
-                key: &self.keys.0[check.key.clone()],
-                limit: check.limit,
+                key: self.keys.key(&check.key),
+                limit: &check.limit,
                 hits: check.hits,
-                binding: check.rule.binding,
+                binding: check.binding,
                 charge: check.rule.charge,
             })
             .collect()
@@ -146,61 +131,11 @@ impl<'p> Plan<'p> {
 }
 
 /// `checks` as one question. Answers cannot be held, so no check may be delayed.
-pub(super) fn group<'a>(checks: &'a [Check<'a>]) -> Group<'a> {
+pub(super) fn group<'a>(checks: &'a [Check<'a>], compat: bool) -> Group<'a> {
     Group {
         checks,
         longest_wait: Micros::ZERO,
-    }
-}
-
-/// Give-backs first, and what names the same counter decided once with the larger hits: asked twice, a caller would
-/// be charged twice for one request. Also tells for each wanted check where it went.
-fn arrange<'p>(
-    wanted: SmallVec<[Planned<'p>; 2]>,
-    keys: &[u8],
-) -> (SmallVec<[Planned<'p>; 2]>, SmallVec<[usize; 2]>) {
-    if wanted.len() < 2 {
-        return (wanted, smallvec![0]);
-    }
-    let mut places: SmallVec<[usize; 2]> = smallvec![0; wanted.len()];
-    let mut checks: SmallVec<[Planned<'p>; 2]> = SmallVec::with_capacity(wanted.len());
-    let mut wanted: SmallVec<[_; 2]> = wanted.into_iter().enumerate().collect();
-    wanted.sort_by_key(|(_, check)| !check.gives_back());
-    let mut seen = HashMap::new();
-    let many = wanted.len() > FEW;
-    for (at, check) in wanted {
-        let name = (check.gives_back(), &keys[check.key.clone()]);
-        let same = if many {
-            seen.get(&name).copied()
-        } else {
-            checks
-                .iter()
-                .position(|other| (other.gives_back(), &keys[other.key.clone()]) == name)
-        };
-        places[at] = same.unwrap_or(checks.len());
-        if let Some(place) = same {
-            merge(&mut checks[place], &check);
-            continue;
-        }
-        if many {
-            seen.insert(name, checks.len());
-        }
-        checks.push(check);
-    }
-    (checks, places)
-}
-
-/// One counter asked twice is asked for the larger hits. Where a gateway sends one client under two plans, the
-/// smaller of the two budgets holds.
-fn merge<'p>(into: &mut Planned<'p>, check: &Planned<'p>) {
-    into.hits = match (into.hits, check.hits) {
-        (Hits::Take(one), Hits::Take(other)) => Hits::Take(one.max(other)),
-        (Hits::GiveBack(one), Hits::GiveBack(other)) => Hits::GiveBack(one.max(other)),
-        (Hits::Look, other) => other,
-        (one, _) => one,
-    };
-    if check.limit.capacity() < into.limit.capacity() {
-        into.limit = check.limit;
+        compat,
     }
 }
 
@@ -213,14 +148,20 @@ thread_local! {
 const LARGEST_KEPT: usize = 64 << 10;
 
 /// A buffer that is used again by later calls, also when the call is dropped half-way.
-struct KeyBuffer(Vec<u8>);
+pub(super) struct KeyBuffer(Vec<u8>);
 
 impl KeyBuffer {
-    fn take() -> Self {
+    /// The key that was appended at `place`.
+    pub(super) fn key(&self, place: &Range<usize>) -> &[u8] {
+        &self.0[place.clone()]
+    }
+
+    pub(super) fn take() -> Self {
         Self(SPARE.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
 
-    fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+    /// Appends a key, and says where it is.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
         let start = self.0.len();
         write(&mut self.0);
         start..self.0.len()

@@ -40,8 +40,8 @@ impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
             self.0.reject();
             Status::invalid_argument(invalid.to_string())
         })?;
-        if asked.overrides > 0 {
-            self.0.ignore_overrides(asked.overrides);
+        if asked.unreadable_overrides > 0 {
+            self.0.ignore_overrides(asked.unreadable_overrides);
         }
         match self.0.decide(&asked.request, deadline).await {
             Ok(answer) => Ok(Response::new(convert::response(answer))),

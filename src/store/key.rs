@@ -38,6 +38,45 @@ impl Keys {
         counted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         limit: &Limit,
     ) {
+        self.write_entries(into, domain, counted);
+        part(into, limit.name().as_bytes());
+        write_algorithm(into, limit);
+    }
+
+    /// Appends the key of the counter of a limit that a request brought along for these entries: no limit of a policy
+    /// has the same one.
+    pub fn write_override<'a>(
+        &self,
+        into: &mut Vec<u8>,
+        domain: &[u8],
+        counted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        limit: &Limit,
+    ) {
+        self.write_entries(into, domain, counted);
+        // The name of a policy's limit starts with a digit, that of its length.
+        into.push(b'o');
+        write_algorithm(into, limit);
+    }
+
+    /// Appends the key of the one counter that these entries of `domain` have per period, whichever limit counts in it.
+    pub fn write_nameless<'a>(
+        &self,
+        into: &mut Vec<u8>,
+        domain: &[u8],
+        counted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        limit: &Limit,
+    ) {
+        self.write_entries(into, domain, counted);
+        into.push(b'n');
+        write_algorithm(into, limit);
+    }
+
+    fn write_entries<'a>(
+        &self,
+        into: &mut Vec<u8>,
+        domain: &[u8],
+        counted: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) {
         into.extend_from_slice(&self.start);
         part(into, domain);
         for (key, value) in counted {
@@ -45,18 +84,20 @@ impl Keys {
             part(into, value);
         }
         into.push(b'}');
-        part(into, limit.name().as_bytes());
-        let period = limit.period().length().get() / 1_000_000;
-        let _ = match (limit.algorithm(), limit.grid()) {
-            (Algorithm::TokenBucket, _) => write!(into, "t"),
-            (Algorithm::LeakyBucket, _) => write!(into, "l"),
-            (Algorithm::SlidingWindow, _) => write!(into, "w{period}"),
-            (Algorithm::SlidingLog, _) => write!(into, "g{period}"),
-            (Algorithm::FixedWindow, Grid::Epoch) => write!(into, "f{period}"),
-            (Algorithm::FixedWindow, Grid::Monday) => write!(into, "f{period}w"),
-            (Algorithm::FixedWindow, Grid::Months(months)) => write!(into, "f{months}m"),
-        };
     }
+}
+
+fn write_algorithm(into: &mut Vec<u8>, limit: &Limit) {
+    let period = limit.period().length().get() / 1_000_000;
+    let _ = match (limit.algorithm(), limit.grid()) {
+        (Algorithm::TokenBucket, _) => write!(into, "t"),
+        (Algorithm::LeakyBucket, _) => write!(into, "l"),
+        (Algorithm::SlidingWindow, _) => write!(into, "w{period}"),
+        (Algorithm::SlidingLog, _) => write!(into, "g{period}"),
+        (Algorithm::FixedWindow, Grid::Epoch) => write!(into, "f{period}"),
+        (Algorithm::FixedWindow, Grid::Monday) => write!(into, "f{period}w"),
+        (Algorithm::FixedWindow, Grid::Months(months)) => write!(into, "f{months}m"),
+    };
 }
 
 /// What all counters of one limit have in common: the domain and all that comes after the braces.

@@ -192,9 +192,9 @@ impl<'a> Held<'a> {
 }
 
 impl Counters for Held<'_> {
-    fn read(&mut self, place: usize, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         let hash = self.hashes[place];
-        self.shard(hash).read(hash, check, now)
+        self.shard(hash).read(hash, check, asked, now)
     }
 
     fn write(&mut self, place: usize, check: &Check<'_>, seen: &Seen, change: Hits) {
@@ -218,10 +218,10 @@ impl Shard {
                 .is_some()
     }
 
-    fn read(&self, hash: u128, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&self, hash: u128, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         if check.limit.algorithm() == Algorithm::SlidingLog {
             let log = self.logs.find(hash as u64, |counter| counter.hash == hash);
-            return match log.map(|counter| counter.log.view(check.limit, check.hits.asked(), now)) {
+            return match log.map(|counter| counter.log.view(check.limit, asked, now)) {
                 Some(view) if view.used > 0 => Stored::State(State::Log(view)),
                 _ => Stored::Nothing,
             };
@@ -280,7 +280,10 @@ impl Shard {
             }
             // The newest marks go first, so it may only expire sooner than was said.
             Hits::GiveBack(hits) => counter.get_mut().log.give_back(check.limit, hits, seen.now),
-            Hits::Look => {}
+            Hits::Look => {
+                counter.get_mut().log.forget(check.limit, seen.now);
+                counter.get_mut().expires = expires;
+            }
         }
         if counter.get().log.is_empty() {
             counter.remove();
@@ -389,6 +392,7 @@ mod tests {
                 &Group {
                     checks: &checks,
                     longest_wait: Micros::ZERO,
+                    compat: false,
                 },
                 now,
             )
@@ -426,6 +430,39 @@ mod tests {
                 });
                 assert_eq!(admitted.into_inner(), 500, "{algorithm:?}, round {round}");
             }
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_slowest_limits_is_held() {
+        for (count, unit, multiplier, instances) in [
+            (7, Unit::Year, 1, 300),
+            (7, Unit::Year, 10, 1024),
+            (1, Unit::Year, 10, 1024),
+            (1001, Unit::Month, 1, 1000),
+        ] {
+            let whole = Limit::new(LimitSpec {
+                name: Arc::from("limit"),
+                named: true,
+                count,
+                period: Period { unit, multiplier },
+                algorithm: Algorithm::TokenBucket,
+                burst: None,
+                delay: Micros::ZERO,
+                calendar: true,
+            })
+            .expect("a sound limit");
+            let share = whole.share_of(instances);
+            let store = Memory::new(1000, Arc::new(Counted::default()));
+            let passed = (0..10).filter(|_| takes(&store, &[key(0)], &share, at(0)));
+            assert_eq!(passed.count(), 1, "{whole:?} of {instances}");
+            // A hit of this instance's comes back no sooner than its share of the rate says.
+            let hit = u128::from(whole.rate().micros) * u128::from(instances) / u128::from(whole.rate().hits);
+            let soon = at(u64::try_from(hit / 1_000_000).expect("some thousand years") * 9 / 10);
+            assert!(
+                hit > 1 << 53 || !takes(&store, &[key(0)], &share, soon),
+                "{whole:?} of {instances}"
+            );
         }
     }
 

@@ -14,6 +14,8 @@ pub enum Metric {
     Decisions,
     /// What watched rules would have refused, by domain and rule.
     ShadowRefusals,
+    /// Calls that were larger than their limit, by domain and rule.
+    RefusedForSize,
     /// How long the shared store takes.
     StoreSeconds,
     /// Calls that the shared store failed, by kind.
@@ -32,10 +34,11 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of a scrape.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Calls,
         Self::Decisions,
         Self::ShadowRefusals,
+        Self::RefusedForSize,
         Self::StoreSeconds,
         Self::StoreErrors,
         Self::StoreDegraded,
@@ -51,6 +54,7 @@ impl Metric {
             Self::Calls => "calls",
             Self::Decisions => "decisions",
             Self::ShadowRefusals => "shadow_refusals",
+            Self::RefusedForSize => "refused_for_size",
             Self::StoreSeconds => "store_seconds",
             Self::StoreErrors => "store_errors",
             Self::StoreDegraded => "store_degraded",
@@ -71,6 +75,10 @@ impl Metric {
                 "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
             }
             Self::ShadowRefusals => "Checks of rules in shadow_mode that would have refused.",
+            Self::RefusedForSize => {
+                "Checks that asked for more hits than their limit can ever hold. Late charges never count so; see \
+                 `charge: always`."
+            }
             Self::StoreSeconds => "Seconds until the shared store answered or failed.",
             Self::StoreErrors => {
                 "Calls that the shared store did not decide, by kind: timeout, unreachable, refused."
@@ -99,7 +107,7 @@ impl Metric {
         match self {
             Self::Calls => &["domain", "cause"],
             Self::Decisions => &["domain", "rule", "verdict"],
-            Self::ShadowRefusals => &["domain", "rule"],
+            Self::ShadowRefusals | Self::RefusedForSize => &["domain", "rule"],
             Self::StoreErrors => &["kind"],
             _ => &[],
         }

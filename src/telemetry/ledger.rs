@@ -16,8 +16,8 @@ const UNKNOWN: &str = "unknown";
 
 const CAUSES: usize = Cause::ALL.len();
 
-/// Cells of a rule: passed, refused, refused if it were enforced.
-const PER_RULE: usize = 3;
+/// Cells of a rule: passed, refused, refused if it were enforced, asked for more than it can hold.
+const PER_RULE: usize = 4;
 
 /// All that was counted, since the process started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub(super) struct RuleTotals {
     pub(super) passed: u64,
     pub(super) refused: u64,
     pub(super) shadow_refused: u64,
+    pub(super) refused_for_size: u64,
 }
 
 /// Opens a page of tallies for each set of policies and keeps the sums of those that ended.
@@ -118,6 +119,7 @@ impl Page {
                     passed: sum(first),
                     refused: sum(first + 1),
                     shadow_refused: sum(first + 2),
+                    refused_for_size: sum(first + 3),
                 };
                 if counted != RuleTotals::default() {
                     let rule = totals
@@ -127,6 +129,7 @@ impl Page {
                     rule.passed += counted.passed;
                     rule.refused += counted.refused;
                     rule.shadow_refused += counted.shadow_refused;
+                    rule.refused_for_size += counted.refused_for_size;
                 }
             }
         }
@@ -159,7 +162,8 @@ impl Layout {
         let mut cells = CAUSES;
         let mut domains = Vec::with_capacity(policies.len());
         for policy in policies {
-            let rules: Vec<_> = policy.rules().iter().map(|rule| Arc::clone(&rule.path)).collect();
+            let rules = policy.rules().iter().chain([policy.overrides()]);
+            let rules: Vec<_> = rules.map(|rule| Arc::clone(&rule.path)).collect();
             let name = Arc::from(String::from_utf8_lossy(policy.domain()).as_ref());
             let first = cells;
             cells += CAUSES + rules.len() * PER_RULE;
@@ -204,6 +208,12 @@ impl Tally for CoreTally {
     fn shadow_refused(&self, domain: usize, rule: usize) {
         if let Some(first) = self.layout.rule(domain, rule) {
             self.cells.add(first + 2, 1);
+        }
+    }
+
+    fn refused_for_size(&self, domain: usize, rule: usize) {
+        if let Some(first) = self.layout.rule(domain, rule) {
+            self.cells.add(first + 3, 1);
         }
     }
 }

@@ -95,6 +95,9 @@ impl Metrics {
             Metric::ShadowRefusals => totals.rules.iter().try_for_each(|((domain, rule), counted)| {
                 count(&mut out, metric, &[domain, rule], counted.shadow_refused)
             }),
+            Metric::RefusedForSize => totals.rules.iter().try_for_each(|((domain, rule), counted)| {
+                count(&mut out, metric, &[domain, rule], counted.refused_for_size)
+            }),
             Metric::StoreSeconds => {
                 let buckets = self.stores.buckets();
                 let calls = buckets.iter().map(|(_, calls)| calls).sum();

@@ -1,6 +1,8 @@
 //! The command as a person or a script uses it: what it prints where, and how it ends.
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use crate::harness::comporta::{Comporta, command};
 use crate::harness::repository;
@@ -64,6 +66,66 @@ fn serving_a_bad_policy_says_where_it_is_bad() {
         assert_eq!(run.code, Some(1), "{}", run.stderr);
         assert!([run.stdout, run.stderr].concat().contains(&format!("{path}:4:")));
     }
+}
+
+#[test]
+fn a_ready_file_takes_nobodys_place() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let policy = std::fs::read(repository("deploy/policy.yaml")).expect("the policy");
+    std::fs::write(path("policy.yaml"), &policy).expect("written");
+    std::fs::create_dir(path("folder")).expect("made");
+    std::os::unix::fs::symlink("/dev/null", path("device")).expect("linked");
+    for ready_file in ["policy.yaml", "folder", "device"] {
+        let ready_file = path(ready_file);
+        let run = run(&[
+            "serve",
+            &path("policy.yaml"),
+            "--grpc",
+            &address,
+            "--ready-file",
+            &ready_file,
+        ]);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        assert!(
+            run.stderr.contains(&format!("cannot write {ready_file}: ")),
+            "{}",
+            run.stderr
+        );
+    }
+    assert_eq!(std::fs::read(path("policy.yaml")).expect("still there"), policy);
+    assert!(std::fs::symlink_metadata(path("device")).is_ok());
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 3);
+}
+
+#[test]
+fn check_reads_what_a_pipe_says() {
+    let mut check = command(["check", "/dev/stdin"]);
+    check.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = check.spawn().expect("it starts");
+    let policy = std::fs::read(repository("deploy/policy.yaml")).expect("the policy");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(&policy).expect("written");
+    drop(pipe);
+    let output = child.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("5 rules"), "{said}");
+}
+
+#[test]
+fn a_file_without_an_end_is_no_policy() {
+    let run = run(&["check", "/dev/zero"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stdout.contains("/dev/zero: "), "{}", run.stdout);
+}
+
+#[test]
+fn more_workers_than_any_machine_has_are_a_mistake() {
+    let run = run(&["serve", "deploy/policy.yaml", "--workers", "4294967295"]);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains("--workers"), "{}", run.stderr);
 }
 
 #[test]

@@ -319,3 +319,25 @@ descriptors:
         assert!(refused.iter().all(|status| *status == 429), "{refused:?}");
     }
 }
+
+#[test]
+fn without_an_answer_the_gateway_does_as_it_is_told() {
+    let mut comporta = Comporta::serve(repository("deploy/policy.yaml"), &[]);
+    let denies = Envoy::start("envoy.yaml", &comporta);
+    // As it is in the file.
+    let allows = Envoy::start_edited("envoy.yaml", &comporta, |configuration| {
+        replace_once(
+            &configuration,
+            "failure_mode_deny: true",
+            "failure_mode_deny: false",
+        )
+    });
+    comporta.kill();
+    let ana = [bearer("ana-free")];
+    assert_eq!(denies.get("/v1/items", &ana).status, 500);
+    assert_eq!(allows.get("/v1/items", &ana).status, 200);
+    assert_eq!(
+        allows.counter("cluster.upstream.ratelimit.failure_mode_allowed"),
+        1
+    );
+}

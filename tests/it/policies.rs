@@ -277,6 +277,7 @@ fn bombs_are_bounded() {
         format!("domain: d\ndescriptors:\n{}", repeat("- {kye: k}\n")),
         format!("domain: d\ndescriptors:\n- key: k\n  value: {}\n", repeat("*a")),
         anchors_upon_anchors(),
+        rules_times_plans(),
     ];
     for bomb in bombs {
         let start = Instant::now();
@@ -304,4 +305,14 @@ fn anchors_upon_anchors() -> String {
         );
     }
     text
+}
+
+fn rules_times_plans() -> String {
+    let rows: String = (0..15_000)
+        .map(|row| format!("r{row}: {{rate: 1/day}}, "))
+        .collect();
+    let rules: String = (0..15_000)
+        .map(|rule| format!("- {{key: k{rule}, rate_limit: {{plan: p}}}}\n"))
+        .collect();
+    format!("domain: d\nplans: {{p: {{{rows}default: r1}}}}\ndescriptors:\n{rules}")
 }

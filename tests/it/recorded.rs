@@ -4,7 +4,7 @@ use comporta::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use comporta::proto::envoy::r#type::v3::RateLimitUnit;
 use prost::Message;
 
-use crate::harness::comporta::request;
+use crate::harness::comporta::{Comporta, admitted, request};
 use crate::harness::repository;
 
 fn recorded(name: &str) -> RateLimitRequest {
@@ -64,4 +64,41 @@ fn hits_of_the_request_and_of_descriptors_and_an_override() {
     limit.requests_per_unit = 0;
     limit.set_unit(RateLimitUnit::Month);
     assert_eq!(recorded("hits-and-override"), expected);
+}
+
+#[test]
+fn all_of_them_are_answered_and_odd_ones_are_limited_like_any_other() {
+    let comporta = Comporta::serve(repository("deploy/policy.yaml"), &[]);
+    let client = comporta.client();
+    for (name, limits) in [
+        ("client-plan", [Some("client/plan")].as_slice()),
+        ("anonymous", &[Some("caller=anonymous/remote_address")]),
+        ("empty-value", &[Some("client/route_class=expensive/plan")]),
+        ("not-utf8", &[Some("client/plan")]),
+        // It brings a limit of zero along.
+        ("hits-and-override", &[None, None, None, Some("override"), None]),
+    ] {
+        let answer = client.send(recorded(name)).expect("an answer");
+        assert_eq!(admitted(&answer), name != "hits-and-override", "{name}");
+        let names = answer
+            .statuses
+            .iter()
+            .map(|status| status.current_limit.as_ref().map(|limit| &*limit.name));
+        assert_eq!(names.collect::<Vec<_>>(), limits, "{name}");
+    }
+}
+
+#[test]
+fn what_asks_nothing_is_an_error() {
+    // An answer would say that the request may pass.
+    let comporta = Comporta::serve(repository("deploy/policy.yaml"), &[]);
+    let client = comporta.client();
+    for question in [
+        request("", &["client=ana"]),
+        request("edge", &[]),
+        RateLimitRequest::default(),
+    ] {
+        let error = client.send(question).expect_err("no question");
+        assert_eq!(error.code(), tonic::Code::InvalidArgument, "{error:?}");
+    }
 }

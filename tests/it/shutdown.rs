@@ -52,6 +52,8 @@ fn calls_during_the_drain_are_answered() {
     // A gateway that has not noticed yet, and one that even connects now.
     assert!(old.admits("edge", "client=ana,plan=free"));
     assert!(comporta.client().admits("edge", "client=ana,plan=free"));
+    // Between questions this client does not listen, so it would not hear that it should go.
+    drop(old);
     assert_eq!(comporta.wait().code(), Some(0));
 }
 
@@ -80,6 +82,19 @@ fn a_gateway_sees_no_error_when_one_instance_makes_way_for_another() {
         ask();
     }
     assert_eq!(envoy.counter("cluster.upstream.ratelimit.error"), 0);
+}
+
+#[test]
+fn a_gateway_sees_no_error_when_its_connection_has_become_old() {
+    let comporta = serve(&["--connection-age", "100ms"]);
+    let envoy = Envoy::start("envoy.yaml", &comporta);
+    let pro = [bearer("cleo-pro")];
+    poll("the fifth connection", || {
+        assert_ne!(envoy.get("/v1/items", &pro).status, 500, "{}", envoy.printed());
+        (envoy.counter("cluster.comporta.upstream_cx_total") >= 5).then_some(())
+    });
+    assert_eq!(envoy.counter("cluster.upstream.ratelimit.error"), 0);
+    assert_ne!(envoy.counter("cluster.upstream.ratelimit.ok"), 0);
 }
 
 fn with_second_host(configuration: &str, first: &Comporta, second: &Comporta) -> String {

@@ -106,7 +106,7 @@ struct Mirror {
 struct MirrorAt<'a>(&'a mut Mirror, Timestamp);
 
 impl Counters for MirrorAt<'_> {
-    fn read(&mut self, _: usize, check: &Check<'_>, now: Timestamp) -> Stored {
+    fn read(&mut self, _: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
         if check.limit.algorithm() == Algorithm::SlidingLog {
             if self.0.strings.contains_key(check.key) {
                 return Stored::Unreadable;
@@ -115,7 +115,7 @@ impl Counters for MirrorAt<'_> {
                 .0
                 .logs
                 .get(check.key)
-                .map(|log| log.view(check.limit, check.hits.asked(), now))
+                .map(|log| log.view(check.limit, asked, now))
             {
                 Some(view) if view.used > 0 => Stored::State(State::Log(view)),
                 _ => Stored::Nothing,
@@ -140,7 +140,7 @@ impl Counters for MirrorAt<'_> {
                     let last = log.marks().last().expect("the base");
                     lives = last.at.plus(check.limit.period().length()).since(seen.now);
                 }
-                Hits::Look => unreachable!("a look changes nothing"),
+                Hits::Look => log.forget(check.limit, seen.now),
             }
             if log.is_empty() {
                 self.0.logs.remove(&key);
@@ -390,6 +390,7 @@ async fn one_group(
     let group = Group {
         checks: &checks,
         longest_wait,
+        compat: run.dice.one_in(4),
     };
     let now = Timestamp::from_micros(run.now);
     let theirs = store.decide(&group, now, harness::store::far()).await;

@@ -257,6 +257,8 @@ mod tests {
             rule: Some("client/plan".into()),
             deciding: Some(1),
             degraded: false,
+            metadata: Default::default(),
+            uncounted: Default::default(),
             statuses: smallvec![
                 Status::UNLIMITED,
                 status(Verdict::OverLimit, 0, Some(Micros::new(600_000))),

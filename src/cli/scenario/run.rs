@@ -60,7 +60,7 @@ pub async fn run<S: Store>(test: &Test, store: S, prefix: &str) -> Result<Option
         store,
         clock.clone(),
         Keys::new(prefix),
-        HeaderStyle::Off,
+        Some(HeaderStyle::Off),
     );
     for (step, number) in test.steps.iter().zip(1..) {
         match &step.action {

@@ -141,7 +141,11 @@ fn hit(reader: &mut Reader, fields: &Fields, value: &Part, clock: &mut Timestamp
     let descriptors = entries?
         .into_iter()
         .zip(hits?)
-        .map(|(entries, hits)| Descriptor { entries, hits })
+        .map(|(entries, hits)| Descriptor {
+            entries,
+            hits,
+            limit: None,
+        })
         .collect();
     Some(Hit {
         written: written?,

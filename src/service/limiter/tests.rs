@@ -114,6 +114,12 @@ impl Tally for NotesOfCore {
             .lock()
             .push(format!("{} in shadow", self.rules[domain][rule]));
     }
+
+    fn refused_for_size(&self, domain: usize, rule: usize) {
+        self.notes
+            .lock()
+            .push(format!("{} in shadow", self.rules[domain][rule]));
+    }
 }
 
 fn fits(remaining: u64) -> Decision {
@@ -152,6 +158,10 @@ struct Bench {
 
 impl Bench {
     fn new(decide: impl Fn(&str) -> Decision + Send + Sync + 'static) -> Self {
+        Self::of(POLICY, decide)
+    }
+
+    fn of(policy: &str, decide: impl Fn(&str) -> Decision + Send + Sync + 'static) -> Self {
         let decide = Arc::new(move |check: &Check<'_>| decide(check.limit.name()));
         let store = Fake {
             decide,
@@ -160,10 +170,10 @@ impl Bench {
         };
         let notes = Notes::default();
         let written = Arc::clone(&notes.0);
-        let policies = Arc::new(Policies::new(policies(POLICY), Arc::new(notes)));
+        let policies = Arc::new(Policies::new(policies(policy), Arc::new(notes)));
         let clock = ManualClock::at(Timestamp::from_micros(1_000_000));
         let keys = Keys::new("test");
-        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, HeaderStyle::Ietf);
+        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, None);
         Self {
             limiter,
             store,
@@ -207,6 +217,7 @@ fn request(domain: &'static str, descriptors: &[(&str, Hits)]) -> Request {
             .map(entry)
             .collect(),
         hits,
+        limit: None,
     };
     Request {
         domain: Bytes::from_static(domain.as_bytes()),
@@ -235,8 +246,14 @@ async fn what_nothing_limits_passes_without_asking_the_store() {
     ] {
         let answer = bench.ask(descriptors).await;
         assert_eq!((answer.verdict, answer.cause), (Verdict::UnderLimit, cause));
-        assert!(answer.statuses.iter().all(|status| *status == Status::UNLIMITED));
-        assert_eq!(answer.statuses.len(), descriptors.len());
+        let expected = descriptors.iter().map(|(text, _)| {
+            if text.starts_with("free") {
+                Status::UNLIMITED
+            } else {
+                Status::UNTOUCHED
+            }
+        });
+        assert_eq!(answer.statuses.to_vec(), expected.collect::<Vec<_>>());
         assert!(answer.headers.is_empty() && answer.body.is_none());
     }
     assert!(bench.groups().is_empty());
@@ -415,6 +432,53 @@ async fn a_client_under_two_plans_is_held_to_the_smaller() {
             header(&answer, "ratelimit-policy"),
             Some(r#""client/plan";q=60;w=60"#)
         );
+    }
+}
+
+/// Two rules that share a name and so a counter for each client.
+const SHARED: &str = "
+domain: edge
+plans:
+  api:
+    slow: { rate: 60/minute, burst: 10 }
+    fast: { rate: 600/minute, burst: 10 }
+    default: slow
+descriptors:
+  - key: client
+    shadow_mode: true
+    rate_limit: { name: shared, rate: 5/minute, burst: 5 }
+    descriptors:
+      - key: plan
+        rate_limit: { name: shared, plan: api }
+";
+
+#[tokio::test]
+async fn a_watched_rule_takes_nothing_from_one_that_is_enforced_on_the_same_counter() {
+    for descriptors in [
+        ["client=a", "client=a,plan=slow"],
+        ["client=a,plan=slow", "client=a"],
+    ] {
+        let bench = Bench::of(SHARED, |_| spent(None));
+        let answer = bench.ask(&descriptors.map(|descriptor| (descriptor, ONE))).await;
+        assert_eq!(bench.groups()[0].len(), 1);
+        assert_eq!(answer.verdict, Verdict::OverLimit, "{descriptors:?}");
+        assert_eq!(
+            header(&answer, "ratelimit-policy"),
+            Some(r#""shared";q=60;w=60"#),
+            "{descriptors:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_two_plans_with_one_burst_the_slower_holds() {
+    for descriptors in [
+        ["client=a,plan=fast", "client=a,plan=slow"],
+        ["client=a,plan=slow", "client=a,plan=fast"],
+    ] {
+        let bench = Bench::of(SHARED, |_| fits(3));
+        let answer = bench.ask(&descriptors.map(|descriptor| (descriptor, ONE))).await;
+        assert_eq!(header(&answer, "ratelimit-policy"), Some(r#""shared";q=60;w=60"#));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::decide::state::{Seen, State, most_owed};
 use crate::domain::check::{Binding, Charge, Check, Group};
 use crate::domain::limit::{Algorithm, Grid};
 use crate::domain::quantity::Hits;
-use crate::domain::time::{Micros, Timestamp};
+use crate::domain::time::Timestamp;
 
 /// The length of an encoded check.
 pub const CHECK: usize = 5 + 4 * 5 + 2 * 7 + 5 + 7;
@@ -22,10 +22,10 @@ pub fn arguments<'a>(group: &'a Group<'_>) -> impl Iterator<Item = [u8; CHECK]> 
         .checks
         .iter()
         .enumerate()
-        .map(move |(place, check)| argument(check, group.longest_wait, place == last))
+        .map(move |(place, check)| argument(group, check, place == last))
 }
 
-fn argument(check: &Check<'_>, longest_wait: Micros, last: bool) -> [u8; CHECK] {
+fn argument(group: &Group<'_>, check: &Check<'_>, last: bool) -> [u8; CHECK] {
     let limit = check.limit;
     let algorithm = match limit.algorithm() {
         _ if limit.count() == 0 => 0,
@@ -35,6 +35,7 @@ fn argument(check: &Check<'_>, longest_wait: Micros, last: bool) -> [u8; CHECK] 
         Algorithm::SlidingLog => 4,
     };
     let (kind, hits) = match check.hits {
+        Hits::Look if group.compat => (3, 0),
         Hits::Look => (0, 0),
         Hits::Take(hits) => (1, hits),
         Hits::GiveBack(hits) => (2, hits),
@@ -78,7 +79,7 @@ fn argument(check: &Check<'_>, longest_wait: Micros, last: bool) -> [u8; CHECK] 
         .put::<5>(per);
     packed
         .put::<7>(micros)
-        .put::<7>(check.longest_wait(longest_wait).get());
+        .put::<7>(check.longest_wait(group.longest_wait).get());
     packed.put::<5>(most.whole).put::<7>(most.part);
     packed.bytes
 }
@@ -136,7 +137,7 @@ impl Reply {
 
 /// The script has charged what was to be charged, so deciding over its reply only reads.
 impl Counters for Reply {
-    fn read(&mut self, place: usize, check: &Check<'_>, _: Timestamp) -> Stored {
+    fn read(&mut self, place: usize, check: &Check<'_>, _: u64, _: Timestamp) -> Stored {
         let Some(Value::BulkString(bytes)) = self.found.get(place) else {
             return Stored::Nothing;
         };

@@ -138,6 +138,7 @@ impl Process {
 }
 
 impl Drop for Process {
+    #[expect(clippy::print_stderr, reason = "where a test that fails says why")]
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {

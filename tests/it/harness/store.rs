@@ -68,6 +68,7 @@ pub fn group<'a>(checks: &'a [Check<'a>]) -> Group<'a> {
     Group {
         checks,
         longest_wait: Micros::ZERO,
+        compat: false,
     }
 }
 

@@ -1,6 +1,10 @@
+//! Whole policies and the descriptors that meet them.
+
+mod oracle;
+
 use super::*;
 
-const EDGE: &str = include_str!("../../tests/policies/good/edge.yaml");
+const EDGE: &str = include_str!("../../../tests/policies/good/edge.yaml");
 
 fn entries(descriptor: &str) -> Vec<Entry> {
     let entry = |text: &str| {
@@ -165,6 +169,13 @@ descriptors:
     check(policy, "a_b=c", "none");
     check(policy, "prefix=v", "none");
     check(policy, "pre*=v", "pre*: 9/day 9 sliding_window [pre*=v]");
+}
+
+#[test]
+fn a_set_without_files_is_refused() {
+    let none: [(&str, &str); 0] = [];
+    let problems = PolicySet::parse(&none).expect_err("nothing to load");
+    assert_eq!(problems.to_string(), "policy: there is no policy file at all\n");
 }
 
 #[test]

@@ -1,0 +1,283 @@
+//! From what a request's descriptors reach to the checks they want: limits of the policy or of the request, those that
+//! others replace taken out, no counter asked twice.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use smallvec::{SmallVec, smallvec};
+
+use super::plan::{Held, KeyBuffer, Plan, Planned, Reached};
+use crate::domain::check::{Binding, Charge};
+use crate::domain::descriptor::{Descriptor, Entry, Override};
+use crate::domain::limit::{Algorithm, Limit, LimitSpec};
+use crate::domain::quantity::Hits;
+use crate::domain::time::Micros;
+use crate::policy::{Counted, Found, Limits, Policy};
+use crate::store::key::Keys;
+
+/// Up to this many wanted checks are compared with each other rather than hashed.
+const FEW: usize = 16;
+
+/// A plan in the making: checks in the order of the request, counters perhaps named twice.
+pub(super) struct Draft<'p, 'r> {
+    domain: &'r [u8],
+    policy: &'p Policy,
+    keys: &'r Keys,
+    buffer: KeyBuffer,
+    wanted: SmallVec<[Planned<'p>; 2]>,
+    uncounted: SmallVec<[Entry; 1]>,
+}
+
+impl<'p, 'r> Draft<'p, 'r> {
+    /// Nothing wanted yet.
+    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys) -> Self {
+        Self {
+            domain,
+            policy,
+            keys,
+            buffer: KeyBuffer::take(),
+            wanted: SmallVec::new(),
+            uncounted: SmallVec::new(),
+        }
+    }
+
+    /// The plan, once every descriptor has reached what it does.
+    pub(super) fn finish(mut self, mut reached: SmallVec<[Reached<'p>; 2]>) -> Plan<'p> {
+        let compat = self.policy.compat();
+        self.set_aside(&mut reached);
+        let (checks, places) = arrange(self.wanted, &self.buffer, compat);
+        for reached in &mut reached {
+            if let Reached::Limited(_, wanted) = reached {
+                wanted.iter_mut().for_each(|place| *place = places[*place]);
+            }
+        }
+        Plan {
+            keys: self.buffer,
+            checks,
+            reached,
+            uncounted: self.uncounted,
+            compat,
+        }
+    }
+
+    /// Wants the checks that `descriptor` asks for.
+    pub(super) fn reach(&mut self, descriptor: &Descriptor) -> Reached<'p> {
+        if descriptor.entries.is_empty() {
+            return Reached::Nothing;
+        }
+        let found = self.policy.find(&descriptor.entries);
+        if let Some(found) = &found {
+            let owned = |entry: &Counted<'_>| Entry {
+                key: Bytes::copy_from_slice(entry.key),
+                value: Bytes::copy_from_slice(&entry.value),
+            };
+            self.uncounted.extend(found.uncounted.iter().map(owned));
+        }
+        let limit = descriptor
+            .limit
+            .and_then(|limit| limit_of_request(limit, self.policy.compat()));
+        if let Some(limit) = limit {
+            return self.reach_override(descriptor, found.as_ref(), limit);
+        }
+        let Some(found) = found else {
+            return Reached::NoRule;
+        };
+        let Limits::Held(limits) = found.limits else {
+            return Reached::Unlimited(found.rule);
+        };
+        let first = self.wanted.len();
+        // As in the reference, where a rule has one limit; several of one period need their names.
+        let nameless = self.policy.compat() && limits.len() == 1;
+        for (place, limit) in limits.iter().enumerate() {
+            let counted = found
+                .counted
+                .iter()
+                .map(|entry| (entry.key, entry.value.as_ref()));
+            let key = self.buffer.append(|into| {
+                if nameless {
+                    self.keys.write_nameless(into, self.domain, counted, limit);
+                } else {
+                    self.keys.write(into, self.domain, counted, limit);
+                }
+            });
+            self.wanted.push(Planned {
+                key,
+                rule: found.rule,
+                limit: Held::OfPolicy(limit),
+                shadow: found.is_shadowed(place),
+                binding: found.binding(place),
+                hits: descriptor.hits.times(found.rule.cost),
+            });
+        }
+        Reached::Limited(found.rule, (first..self.wanted.len()).collect())
+    }
+
+    /// A request's own limit replaces all those of the rule, and holds where no rule is about the descriptor. Its
+    /// counter is its own, so that it cannot disturb the rule's; only the reference shares it.
+    fn reach_override(
+        &mut self,
+        descriptor: &Descriptor,
+        found: Option<&Found<'p, '_>>,
+        limit: Limit,
+    ) -> Reached<'p> {
+        let rule = found.map_or_else(|| self.policy.overrides(), |found| found.rule);
+        let counted: SmallVec<[(&[u8], &[u8]); 4]> = match found {
+            Some(found) => found
+                .counted
+                .iter()
+                .map(|entry| (entry.key, entry.value.as_ref()))
+                .collect(),
+            None => descriptor
+                .entries
+                .iter()
+                .map(|entry| (&entry.key[..], &entry.value[..]))
+                .collect(),
+        };
+        let key = self.buffer.append(|into| {
+            if self.policy.compat() {
+                self.keys
+                    .write_nameless(into, self.domain, counted.into_iter(), &limit);
+            } else {
+                self.keys
+                    .write_override(into, self.domain, counted.into_iter(), &limit);
+            }
+        });
+        self.wanted.push(Planned {
+            key,
+            rule,
+            limit: Held::OfRequest(Box::new(limit)),
+            shadow: rule.shadow_mode,
+            binding: rule.binding,
+            hits: descriptor.hits.times(rule.cost),
+        });
+        Reached::Limited(rule, smallvec![self.wanted.len() - 1])
+    }
+
+    /// Takes out the limits that rules of this request replace. What a replaced rule replaces is replaced all the same.
+    fn set_aside(&mut self, reached: &mut [Reached<'p>]) {
+        let replaced: SmallVec<[&str; 4]> = reached
+            .iter()
+            .filter_map(|reached| match reached {
+                Reached::Limited(rule, _) | Reached::Unlimited(rule) => Some(&rule.replaces),
+                _ => None,
+            })
+            .flat_map(|names| names.iter().map(AsRef::as_ref))
+            .collect();
+        if replaced.is_empty() {
+            return;
+        }
+        let compat = self.policy.compat();
+        let is_replaced = |check: &Planned<'_>| {
+            // The reference knows no names but those that were given.
+            (!compat || check.limit.is_named()) && replaced.contains(&check.limit.name().as_ref())
+        };
+        let mut kept = 0;
+        let places: SmallVec<[Option<usize>; 4]> = self
+            .wanted
+            .iter()
+            .map(|check| {
+                let place = (!is_replaced(check)).then_some(kept);
+                kept += usize::from(place.is_some());
+                place
+            })
+            .collect();
+        self.wanted.retain(|check| !is_replaced(check));
+        for reached in reached {
+            if let Reached::Limited(_, wanted) = reached {
+                *wanted = wanted.iter().filter_map(|place| places[*place]).collect();
+                if wanted.is_empty() {
+                    *reached = Reached::Replaced;
+                }
+            }
+        }
+    }
+}
+
+/// A limit that a request brought along, counted in a sliding window, or as the reference counts.
+fn limit_of_request(asked: Override, compat: bool) -> Option<Limit> {
+    static NAME: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("override"));
+    Limit::new(LimitSpec {
+        name: Arc::clone(&NAME),
+        named: false,
+        count: asked.count,
+        period: asked.period,
+        algorithm: if compat {
+            Algorithm::FixedWindow
+        } else {
+            Algorithm::SlidingWindow
+        },
+        burst: None,
+        delay: Micros::ZERO,
+        calendar: !compat,
+    })
+    .ok()
+}
+
+/// Give-backs first, and what names the same counter decided once with the larger hits: asked twice, a caller would
+/// be charged twice for one request. The reference does charge twice. Also tells for each wanted check where it went.
+fn arrange<'p>(
+    wanted: SmallVec<[Planned<'p>; 2]>,
+    keys: &KeyBuffer,
+    compat: bool,
+) -> (SmallVec<[Planned<'p>; 2]>, SmallVec<[usize; 2]>) {
+    if wanted.len() < 2 {
+        return (wanted, smallvec![0]);
+    }
+    let mut places: SmallVec<[usize; 2]> = smallvec![0; wanted.len()];
+    let mut checks: SmallVec<[Planned<'p>; 2]> = SmallVec::with_capacity(wanted.len());
+    let mut wanted: SmallVec<[_; 2]> = wanted.into_iter().enumerate().collect();
+    if !compat {
+        wanted.sort_by_key(|(_, check)| !check.gives_back());
+    }
+    let mut seen = HashMap::new();
+    let many = wanted.len() > FEW;
+    for (at, check) in wanted {
+        if compat && check.rule.charge == Charge::Always {
+            places[at] = checks.len();
+            checks.push(check);
+            continue;
+        }
+        let name = (check.gives_back(), keys.key(&check.key));
+        let same = if many {
+            seen.get(&name).copied()
+        } else {
+            checks
+                .iter()
+                .position(|other| (other.gives_back(), keys.key(&other.key)) == name)
+        };
+        places[at] = same.unwrap_or(checks.len());
+        if let Some(place) = same {
+            merge(&mut checks[place], check);
+            continue;
+        }
+        if many {
+            seen.insert(name, checks.len());
+        }
+        checks.push(check);
+    }
+    (checks, places)
+}
+
+/// One counter asked twice is asked for the larger hits. Where a gateway sends one client under two plans, the
+/// smaller of the two budgets holds; a rule that is only watched never stands in for one that is enforced.
+fn merge<'p>(into: &mut Planned<'p>, check: Planned<'p>) {
+    let hits = match (into.hits, check.hits) {
+        (Hits::Take(one), Hits::Take(other)) => Hits::Take(one.max(other)),
+        (Hits::GiveBack(one), Hits::GiveBack(other)) => Hits::GiveBack(one.max(other)),
+        (Hits::Look, other) => other,
+        (one, _) => one,
+    };
+    if strictness(&check) < strictness(into) {
+        *into = check;
+    }
+    into.hits = hits;
+}
+
+/// Orders checks of one counter: those that can refuse first, then by what they hold and how fast it comes back.
+fn strictness(check: &Planned<'_>) -> (bool, u32, u128) {
+    let rate = check.limit.rate();
+    // Rates have at most 32 and 49 bits: shifted, their quotients are told apart.
+    let pace = (u128::from(rate.hits) << 64) / u128::from(rate.micros);
+    (check.binding == Binding::Never, check.limit.capacity(), pace)
+}
