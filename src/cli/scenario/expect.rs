@@ -257,8 +257,8 @@ mod tests {
             rule: Some("client/plan".into()),
             deciding: Some(1),
             degraded: false,
-            metadata: Default::default(),
-            uncounted: Default::default(),
+            metadata: smallvec![],
+            uncounted: smallvec![],
             statuses: smallvec![
                 Status::UNLIMITED,
                 status(Verdict::OverLimit, 0, Some(Micros::new(600_000))),
