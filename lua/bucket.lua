@@ -4,6 +4,7 @@
 
 local function bucket()
   local STATE = '>I7I5I7I7'
+  local LONGEST_PERIOD = 315360000000000 -- ten years: nobody writes more, and mul_div is exact up to it
 
   -- How long the level takes to drain to `target` whole hits, rounded up.
   local function time_to_reach(whole, part, target, n, p)
@@ -29,7 +30,7 @@ local function bucket()
     if raw and #raw == 26 then
       at, stored_whole, stored_part, per = struct.unpack(STATE, raw)
     end
-    if at and at < EXACT and per < EXACT and stored_part < per then
+    if at and at < EXACT and per <= LONGEST_PERIOD and stored_part < per then
       whole, part = stored_whole, stored_part
       if per ~= p then
         local rest

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`cli`] | arguments and settings, the composition root, the commands |
 //! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
-//! | [`service`] | the use case without a transport (`limiter`), the wire (`convert`, `rls`), health, admin, the server |
+//! | [`service`] | the use case without a transport (`limiter`), the wire (`call`, `convert`, `rls`, `json`), health, admin, the server |
 //! | [`proto`] | the wire types, generated |
 //! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback |
 //! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
@@ -41,7 +41,7 @@
 //! 5. Counter keys are injective. No state lives without an end.
 //! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
 //!    allocates next to nothing.
-//! 7. Wire types stop at `service/convert.rs`; the crates for Redis stop at `store/redis/`.
+//! 7. Wire types stop at `service/convert.rs` and `service/json.rs`; the crates for Redis stop at `store/redis/`.
 //! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header.
 //!
 //! # Decided here

@@ -18,8 +18,10 @@ use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
 use crate::policy::problem::Problems;
 use crate::service::admin::MetricsPage;
+use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
+use crate::service::options::LimiterOptions;
 use crate::service::server::{Bound, ServerError};
 use crate::store::fallback::Fallback;
 use crate::store::key::Keys;
@@ -70,6 +72,7 @@ impl App {
                 source,
             })?;
         }
+        warn_of(&settings.limiter);
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
             settings,
@@ -101,15 +104,16 @@ impl App {
         let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
         let workers = settings.server.workers;
         let (rules, domains) = (policies.limit_count(), policies.policies().len());
-        let metrics = Arc::new(Metrics::new(workers));
+        // One more than answers gateways: scripts ask on the operators' port.
+        let metrics = Arc::new(Metrics::new(workers + 1));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let stores = Stores::new(&settings, Arc::clone(&metrics));
         let keys = Keys::new(&settings.key_prefix);
-        let headers = settings.headers;
+        let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {
-            let (policies, keys) = (Arc::clone(&policies), keys.clone());
-            Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, headers)
+            let (policies, keys, options) = (Arc::clone(&policies), keys.clone(), options.clone());
+            Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, options)
         };
         let running = bound.start(&settings.server, metrics_page(metrics), seed, limiter)?;
         running.open().await;
@@ -128,6 +132,20 @@ impl App {
 pub fn embedded_store() -> impl Store {
     const MOST_COUNTERS: usize = 1_000_000;
     Memory::new(MOST_COUNTERS, Metrics::new(1).store_observer(0))
+}
+
+/// Says what an operator should not forget, or cannot have meant.
+fn warn_of(options: &LimiterOptions) {
+    if options.modes.shadow {
+        tracing::warn!("nothing is refused: every rule is only watched (--shadow)");
+    }
+    let shows_names = matches!(options.headers, Some(HeaderStyle::Draft03 | HeaderStyle::Both));
+    if options.names.are_chosen() && !shows_names {
+        tracing::warn!(
+            "headers were given names but are not sent: --header-limit, --header-remaining and --header-reset need \
+             --headers draft03 or both"
+        );
+    }
 }
 
 fn metrics_page(metrics: Arc<Metrics>) -> MetricsPage {

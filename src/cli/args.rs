@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand};
 
 use crate::domain::check::Charge;
@@ -54,7 +55,7 @@ pub struct ServeArgs {
     )]
     pub grpc: String,
 
-    /// Where operators look: /live, /ready, /metrics
+    /// Where operators look: /live, /ready, /metrics; and where scripts ask: /json, /healthcheck
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -117,6 +118,26 @@ pub struct ServeArgs {
     /// none. A refusal says `Retry-After` in any case. ietf when not given; off for domains with `compat: reference`
     #[arg(long, value_name = "ietf|draft03|both|off", env = "COMPORTA_HEADERS")]
     pub headers: Option<String>,
+
+    /// What `RateLimit-Limit` of the older draft is called instead
+    #[arg(long, value_name = "NAME", env = "COMPORTA_HEADER_LIMIT")]
+    pub header_limit: Option<String>,
+
+    /// What `RateLimit-Remaining` of the older draft is called instead
+    #[arg(long, value_name = "NAME", env = "COMPORTA_HEADER_REMAINING")]
+    pub header_remaining: Option<String>,
+
+    /// What `RateLimit-Reset` of the older draft is called instead
+    #[arg(long, value_name = "NAME", env = "COMPORTA_HEADER_RESET")]
+    pub header_reset: Option<String>,
+
+    /// Refuse nobody: every rule is counted and reported as ever, and its status says what it would do
+    #[arg(long, env = "COMPORTA_SHADOW", value_parser = BoolishValueParser::new())]
+    pub shadow: bool,
+
+    /// Take every rule for one with `quota_mode`: a request is refused only when all that it meets are spent
+    #[arg(long, env = "COMPORTA_QUOTA", value_parser = BoolishValueParser::new())]
+    pub quota: bool,
 
     /// Threads that answer; one per processor when not given
     #[arg(long, value_name = "N", env = "COMPORTA_WORKERS")]

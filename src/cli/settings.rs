@@ -11,7 +11,9 @@ use jiff::SignedDuration;
 use super::args::ServeArgs;
 use crate::domain::limit::MOST_INSTANCES;
 use crate::policy::Assumed;
+use crate::service::field::{DraftNames, FieldName};
 use crate::service::headers::HeaderStyle;
+use crate::service::options::{LimiterOptions, Modes};
 use crate::service::server::ServerOptions;
 use crate::store::redis::RedisUrl;
 use crate::telemetry::logs::{self, LogFormat};
@@ -33,8 +35,8 @@ pub struct Settings {
     pub key_prefix: String,
     /// What policy files are taken to say.
     pub assumed: Assumed,
-    /// Which headers answers carry, where that was said.
-    pub headers: Option<HeaderStyle>,
+    /// How answers are given.
+    pub limiter: LimiterOptions,
     /// How the server runs.
     pub server: ServerOptions,
     /// Where the real addresses are written.
@@ -103,6 +105,9 @@ impl Settings {
         let instances = read.optional("instances", args.instances.as_deref(), instances);
         let max_counters = read.value("max-counters", &args.max_counters, number);
         let headers = read.optional("headers", args.headers.as_deref(), headers);
+        let limit = read.optional("header-limit", args.header_limit.as_deref(), field_name);
+        let remaining = read.optional("header-remaining", args.header_remaining.as_deref(), field_name);
+        let reset = read.optional("header-reset", args.header_reset.as_deref(), field_name);
         let workers = read.optional("workers", args.workers.as_deref(), workers);
         let drain = read.value("drain", &args.drain, time);
         let connection_age = read.value("connection-age", &args.connection_age, age);
@@ -133,7 +138,18 @@ impl Settings {
                 },
                 max_counters: usize::try_from(max_counters?.get()).unwrap_or(usize::MAX),
                 key_prefix: key_prefix?,
-                headers: headers?,
+                limiter: LimiterOptions {
+                    headers: headers?,
+                    names: DraftNames {
+                        limit: limit?,
+                        remaining: remaining?,
+                        reset: reset?,
+                    },
+                    modes: Modes {
+                        shadow: args.shadow,
+                        quota: args.quota,
+                    },
+                },
                 server: ServerOptions {
                     workers: workers?.unwrap_or_else(processors),
                     drain: drain?,
@@ -225,6 +241,10 @@ fn headers(text: &str) -> Result<HeaderStyle, String> {
             ("off", HeaderStyle::Off),
         ],
     )
+}
+
+fn field_name(text: &str) -> Result<FieldName, String> {
+    FieldName::parse(text).map_err(|error| error.to_string())
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {
@@ -330,6 +350,7 @@ mod tests {
             "--store-budget=0s",
             "--instances=0",
             "--headers=none",
+            "--header-reset=when: soon",
             "--on-store-failure=open",
             "--connection-age=soon",
             "--key-prefix=",
@@ -338,7 +359,7 @@ mod tests {
         .to_string();
         assert!(!mistakes.contains("secret"), "{mistakes}");
         let lines: Vec<_> = mistakes.lines().collect();
-        assert_eq!(lines.len(), 9, "{mistakes}");
+        assert_eq!(lines.len(), 10, "{mistakes}");
         assert_eq!(
             lines[0],
             "--grpc: `8081` is no address with a port, such as 127.0.0.1:8081 or [::]:8081"
@@ -370,8 +391,21 @@ mod tests {
         assert_eq!(settings.admin.to_string(), "127.0.0.1:8080");
         assert!(matches!(settings.store, StoreSettings::Memory));
         assert_eq!(settings.server.drain, Duration::from_secs(5));
-        assert_eq!(settings.headers, None);
+        assert_eq!(settings.limiter, LimiterOptions::default());
         assert!(settings.server.workers >= 1);
+    }
+
+    #[test]
+    fn modes_and_names_are_taken_over() {
+        let settings = settings(&["p", "--shadow", "--quota", "--header-reset=X-Reset"]).expect("settings");
+        assert_eq!(
+            settings.limiter.modes,
+            Modes {
+                shadow: true,
+                quota: true
+            }
+        );
+        assert_eq!(settings.limiter.names.reset.expect("a name"), "X-Reset");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::policy::problem::{Problem, Problems};
-use crate::policy::{Assumed, PolicySet};
+use crate::policy::{Assumed, PolicySet, Rule};
 
 /// A file's name as it is shown in messages, and its bytes.
 pub type Source = (String, Vec<u8>);
@@ -14,12 +14,33 @@ pub type Source = (String, Vec<u8>);
 /// The largest file that is read: far more rules than anybody has, and an end to files that have none.
 const LARGEST: u64 = 64 << 20;
 
-/// Reads and compiles the set that `paths` name.
+/// Reads and compiles the set that `paths` name, to be served.
 ///
 /// # Errors
-/// Everything that is wrong: with the paths, or else with what the files say.
+/// Everything that is wrong: with the paths, or else with what the files say, or else with what they ask of a server.
 pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> {
-    PolicySet::parse_assuming(&read(paths)?, assumed)
+    servable(PolicySet::parse_assuming(&read(paths)?, assumed)?)
+}
+
+/// The same set, if a server can do what it asks for: replies cannot be held yet.
+///
+/// # Errors
+/// Every rule that asks for more.
+pub fn servable(set: PolicySet) -> Result<PolicySet, Problems> {
+    let delayed = |rule: &Rule| {
+        let origin = rule.origin.as_ref()?;
+        let message = format!(
+            "the rule {} delays calls, and this version cannot hold replies: it can be checked, but not served",
+            rule.path
+        );
+        Some(Problem::about(origin, message).with_hint("write `on_excess: reject` until it can"))
+    };
+    let problems: Vec<Problem> = set.delaying().filter_map(delayed).collect();
+    if problems.is_empty() {
+        Ok(set)
+    } else {
+        Err(problems.into())
+    }
 }
 
 /// Reads files, and of folders every `*.yaml` and `*.yml` directly in them, in the order of their names and without

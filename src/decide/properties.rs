@@ -3,6 +3,8 @@
 
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)] // Moments of this century fit either way.
 
+mod codec;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -166,6 +166,11 @@ impl Log {
         self.marks.len() == 1
     }
 
+    /// The time of the newest mark, or of the base when there is none.
+    pub fn last(&self) -> Timestamp {
+        self.marks[self.marks.len() - 1].at
+    }
+
     /// All marks, the base first.
     pub fn marks(&self) -> impl Iterator<Item = Mark> + '_ {
         self.marks.iter().copied()

@@ -99,6 +99,7 @@ fn overrides(index: usize, charge: Charge) -> Rule {
     Rule {
         index,
         path: Arc::from("override"),
+        origin: None,
         shadow_mode: false,
         quota_mode: false,
         binding: Binding::Always,
@@ -192,6 +193,7 @@ impl Compiler<'_> {
             nodes,
             tables: self.tables,
             manner: self.manner,
+            excess: settings.on_excess,
         };
         if *self.shares > MOST_SHARES {
             return None;
@@ -239,6 +241,7 @@ impl Compiler<'_> {
             index,
             metric: metric::parts(nodes, &self.defaults, is_set(settings.detailed_metric)),
             path,
+            origin: nodes.last().map(|node| self.report.origin(node.key.place)),
             shadow_mode,
             quota_mode,
             binding,

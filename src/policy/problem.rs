@@ -31,6 +31,26 @@ pub struct Spot {
     pub width: u32,
 }
 
+/// Where something is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file, as it was named to us.
+    pub file: Arc<str>,
+    /// Where in it; absent for a file as a whole.
+    pub spot: Option<Spot>,
+}
+
+impl fmt::Display for Origin {
+    /// `FILE:LINE:COLUMN`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        match self.spot {
+            Some(Spot { line, column, .. }) => write!(f, ":{line}:{column}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Another place that has to do with a problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Related {
@@ -69,6 +89,14 @@ impl Problem {
             message: message.into(),
             hint: None,
             related: None,
+        }
+    }
+
+    /// An error about something that is written at `origin`.
+    pub fn about(origin: &Origin, message: impl Into<String>) -> Self {
+        Self {
+            spot: origin.spot,
+            ..Self::about_file(&origin.file, message)
         }
     }
 
@@ -217,6 +245,14 @@ impl Report {
     /// Whether another error would not be kept, so that no thought needs to be given to its hint.
     pub(super) const fn is_full(&self) -> bool {
         self.errors >= MOST_ERRORS
+    }
+
+    /// What `place` is called outside.
+    pub(super) fn origin(&self, place: Place) -> Origin {
+        Origin {
+            file: Arc::clone(&self.files[place.source as usize]),
+            spot: place.spot(),
+        }
     }
 
     /// Everything noted, in the order of files and lines, each thing once: what an alias repeats is said once.

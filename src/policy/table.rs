@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::limit::{Algorithm, Limit};
 
-use super::budget::{Manner, Piece, share};
+use super::budget::{Excess, Manner, Piece, share};
 use super::forms::{DefaultForm, LimitsForm, PlanForm, TableForm, Text};
 use super::node::shown;
 use super::problem::Report;
@@ -125,6 +125,7 @@ fn algorithm(row: &LimitsForm, table: &Arc<str>, manner: Manner, report: &mut Re
         form: form.clone(),
         is_listed: row.is_list,
         row_of: None,
+        excess: Excess::Open,
     };
     let pieces: Vec<Piece> = row.items.iter().map(piece).collect();
     share(&pieces, table, manner, report)?

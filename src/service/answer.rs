@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::field::FieldName;
 use crate::domain::descriptor::Entry;
 use crate::domain::limit::Period;
 use crate::domain::time::Micros;
@@ -163,8 +164,8 @@ pub struct ShownLimit {
 /// A response header of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Lower case, as HTTP/2 wants it.
-    pub name: &'static str,
+    /// Lower case, as HTTP/2 wants it, but for names that were chosen and those of the reference.
+    pub name: FieldName,
     /// Printable ASCII.
     pub value: String,
 }

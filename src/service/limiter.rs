@@ -7,9 +7,11 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Cause, Header, ShownLimit, Status};
+use super::field::FieldName;
 use super::headers::{self, Budget, HeaderStyle};
 use super::live::{Live, Policies};
 use super::observer::Tally;
+use super::options::LimiterOptions;
 use super::plan::{Plan, Planned, Reached, group};
 use super::random::Random;
 use super::refusal::Refusal;
@@ -38,8 +40,7 @@ pub struct Limiter<S, C> {
     clock: C,
     /// How counters are named.
     keys: Keys,
-    /// Which headers answers carry, where that was said.
-    headers: Option<HeaderStyle>,
+    options: LimiterOptions,
     random: Random,
 }
 
@@ -51,7 +52,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         store: S,
         clock: C,
         keys: Keys,
-        headers: Option<HeaderStyle>,
+        options: LimiterOptions,
     ) -> Self {
         let random = Random::new(clock.now().as_micros() ^ (core as u64).rotate_left(32));
         Self {
@@ -60,7 +61,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             store,
             clock,
             keys,
-            headers,
+            options,
             random,
         }
     }
@@ -79,7 +80,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             tally.called(None, Cause::UnknownDomain);
             return Ok(Answer::untouched(Cause::UnknownDomain, request.descriptors.len()));
         };
-        let plan = Plan::new(request, policy, &self.keys);
+        let plan = Plan::new(request, policy, &self.keys, self.options.modes);
         let decisions = if plan.is_empty() {
             Decisions::default()
         } else {
@@ -144,17 +145,24 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             headers: SmallVec::new(),
             body: None,
         };
+        let LimiterOptions {
+            headers: style,
+            names,
+            ..
+        } = &self.options;
         if plan.compat {
-            let met: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions).map(budget).collect();
-            let style = self.headers.unwrap_or(HeaderStyle::Off);
-            headers::add_as_reference(style, &met, &mut answer.headers);
+            let met: SmallVec<[_; 4]> = checked(plan, decisions)
+                .map(|met| (shown_verdict(met.0, met.1), budget(met)))
+                .collect();
+            let style = style.unwrap_or(HeaderStyle::Off);
+            headers::add_as_reference(style, names, &met, &mut answer.headers);
             return answer;
         }
         let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
-            .filter(|(check, _)| !check.shadow)
+            .filter(|(check, _)| !is_watched(plan, check))
             .map(budget)
             .collect();
-        headers::add(self.headers.unwrap_or_default(), &enforced, &mut answer.headers);
+        headers::add(style.unwrap_or_default(), names, &enforced, &mut answer.headers);
         if decisions.refused {
             self.explain_refusal(plan, decisions, &mut answer);
         }
@@ -170,7 +178,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let refusal = Refusal::new(&refusing, advice, &self.random);
         if let Some(seconds) = refusal.retry_after() {
             answer.headers.push(Header {
-                name: "retry-after",
+                name: FieldName::ours("retry-after"),
                 value: seconds.to_string(),
             });
         }
@@ -178,7 +186,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         if answer.body.is_some() {
             let value = String::from("application/problem+json");
             answer.headers.push(Header {
-                name: "content-type",
+                name: FieldName::ours("content-type"),
                 value,
             });
         }
@@ -275,17 +283,27 @@ fn status(plan: &Plan<'_>, reached: &Reached<'_>, decisions: &Decisions) -> Stat
         return Status::UNTOUCHED;
     };
     Status {
-        // What is only watched shows as if it let everything pass.
-        verdict: if check.shadow {
-            Verdict::UnderLimit
-        } else {
-            decision.verdict
-        },
+        verdict: shown_verdict(check, decision),
         limit: Some(shown_limit(&check.limit, plan.compat)),
         remaining: u32::try_from(decision.remaining).unwrap_or(u32::MAX),
         retry_after: decision.retry_after,
         reset_after: Some(decision.reset_after),
     }
+}
+
+/// What a rule only watches shows as if it let everything pass. What is watched only because everything is shows what
+/// it would do.
+fn shown_verdict(check: &Planned<'_>, decision: &Decision) -> Verdict {
+    if check.shadow {
+        Verdict::UnderLimit
+    } else {
+        decision.verdict
+    }
+}
+
+/// Whether a check is weighed and counted but refuses nobody.
+fn is_watched(plan: &Plan<'_>, check: &Planned<'_>) -> bool {
+    check.shadow || plan.shadow
 }
 
 fn shown_limit(limit: &Limit, compat: bool) -> ShownLimit {
@@ -320,7 +338,7 @@ fn cause(plan: &Plan<'_>, decisions: &Decisions) -> Cause {
         return Cause::OverLimit;
     }
     let met = |wanted: fn(&Reached<'_>) -> bool| plan.reached.iter().any(wanted);
-    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(check, decision)) {
+    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(plan, check, decision)) {
         Cause::Shadow
     } else if met(|reached| matches!(reached, Reached::Limited(..))) {
         Cause::UnderLimit
@@ -333,8 +351,8 @@ fn cause(plan: &Plan<'_>, decisions: &Decisions) -> Cause {
     }
 }
 
-fn is_shadow_refusal(check: &Planned<'_>, decision: &Decision) -> bool {
-    check.shadow && decision.verdict == Verdict::OverLimit
+fn is_shadow_refusal(plan: &Plan<'_>, check: &Planned<'_>, decision: &Decision) -> bool {
+    is_watched(plan, check) && decision.verdict == Verdict::OverLimit
 }
 
 fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, decisions: &Decisions) {
@@ -345,7 +363,7 @@ fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, dec
         }
     }
     for (check, decision) in checked(plan, decisions) {
-        if is_shadow_refusal(check, decision) {
+        if is_shadow_refusal(plan, check, decision) {
             tally.shadow_refused(domain, check.rule.index);
         }
         if decision.reason == Reason::TooManyHits {

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use crate::harness::comporta::{Comporta, command};
+use crate::harness::comporta::{Client, Comporta, command};
+use crate::harness::process::poll;
 use crate::harness::repository;
 
 /// How it ended and what it printed on which stream.
@@ -129,6 +130,27 @@ fn more_workers_than_any_machine_has_are_a_mistake() {
 }
 
 #[test]
+fn a_policy_that_delays_is_checked_but_not_served() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(
+        file.path(),
+        "domain: d\ndescriptors:\n  - key: a\n    on_excess: { delay: 15ms }\n    rate_limit: { rate: 100/1s, burst: 5 }\n",
+    )
+    .expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    assert_eq!(run(&["check", path]).code, Some(0));
+    let served = run(&["serve", path]);
+    assert_eq!(served.code, Some(1));
+    assert_eq!(
+        served.stderr,
+        format!(
+            "{path}:3:10: the rule a delays calls, and this version cannot hold replies: it can be checked, but not \
+             served: write `on_excess: reject` until it can\n"
+        )
+    );
+}
+
+#[test]
 fn check_counts_the_rules_of_a_good_policy() {
     let run = run(&["check", "deploy/policy.yaml"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
@@ -197,6 +219,28 @@ fn the_ready_line_names_the_real_addresses() {
         assert!(!address.ends_with(":0"));
         comporta.wait_for_line(&address);
     }
+}
+
+#[test]
+fn it_serves_on_when_nobody_reads_its_log_any_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ready_file = folder.path().join("ready.json");
+    let mut serve = command(["serve", "deploy/policy.yaml"]);
+    serve
+        .args(["--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-file"])
+        .arg(&ready_file)
+        .current_dir(repository(""))
+        .stderr(Stdio::piped());
+    let mut child = serve.spawn().expect("it starts");
+    drop(child.stderr.take());
+    let ready = poll("a ready file", || std::fs::read_to_string(&ready_file).ok());
+    let ready: serde_json::Value = serde_json::from_str(&ready).expect("JSON");
+    let client = Client::connect(ready["grpc"].as_str().expect("an address"));
+    // A domain that nobody knows is worth a line.
+    assert!(client.admits("nowhere", "client=ana"));
+    assert!(client.admits("edge", "client=ana,plan=free"));
+    child.kill().expect("it still runs");
+    child.wait().expect("its end");
 }
 
 #[test]

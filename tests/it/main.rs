@@ -6,11 +6,15 @@
 mod architecture;
 mod battery;
 mod cli;
+mod conformance;
+mod contention;
 mod deploy;
 mod envoy;
 mod faults;
+mod flags;
 mod gateways;
 mod harness;
+mod json;
 mod overrides;
 mod policies;
 mod policy_tests;

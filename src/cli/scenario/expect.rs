@@ -257,12 +257,12 @@ mod tests {
             rule: Some("client/plan".into()),
             deciding: Some(1),
             degraded: false,
-            metadata: smallvec![],
-            uncounted: smallvec![],
             statuses: smallvec![
                 Status::UNLIMITED,
                 status(Verdict::OverLimit, 0, Some(Micros::new(600_000))),
             ],
+            metadata: smallvec![],
+            uncounted: smallvec![],
             headers: smallvec![],
             body: None,
         }

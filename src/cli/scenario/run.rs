@@ -16,6 +16,7 @@ use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
 use crate::service::observer::{Observer, Tally};
+use crate::service::options::LimiterOptions;
 use crate::store::key::Keys;
 use crate::store::{Store, StoreError};
 
@@ -60,7 +61,10 @@ pub async fn run<S: Store>(test: &Test, store: S, prefix: &str) -> Result<Option
         store,
         clock.clone(),
         Keys::new(prefix),
-        Some(HeaderStyle::Off),
+        LimiterOptions {
+            headers: Some(HeaderStyle::Off),
+            ..LimiterOptions::default()
+        },
     );
     for (step, number) in test.steps.iter().zip(1..) {
         match &step.action {

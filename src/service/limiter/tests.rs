@@ -173,7 +173,7 @@ impl Bench {
         let policies = Arc::new(Policies::new(policies(policy), Arc::new(notes)));
         let clock = ManualClock::at(Timestamp::from_micros(1_000_000));
         let keys = Keys::new("test");
-        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, None);
+        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, LimiterOptions::default());
         Self {
             limiter,
             store,

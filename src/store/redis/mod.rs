@@ -1,6 +1,6 @@
 //! The shared store: one atomic script per group, counted by the store's own clock.
 
-mod codec;
+pub mod codec;
 mod link;
 pub mod script;
 mod url;
