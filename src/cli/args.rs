@@ -1,5 +1,7 @@
 //! What is typed: strings and paths. What they mean is for `settings` to say.
 
+use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +25,12 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Tell what is wrong with a policy
     Check(CheckArgs),
+    /// Tell which rule a descriptor meets, and what that means
+    #[command(
+        override_usage = "comporta explain [OPTIONS] <POLICY>... <DESCRIPTOR>",
+        after_help = "Exit codes: 0 a rule, 1 none or no usable policy, 2 not asked right."
+    )]
+    Explain(ExplainArgs),
     /// Ask a running server
     #[command(after_help = "Exit codes: 0 admitted, 1 refused at least once, 2 could not ask.")]
     Call(CallArgs),
@@ -160,6 +168,32 @@ pub struct CheckArgs {
     pub assume: AssumeArgs,
 
     /// One JSON object, for editors and pipelines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `explain` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// Policy files, or folders of them; last what a gateway would send, as 'client=acme,plan=pro', where a comma in a value
+    /// is written \,
+    // One list, so that flags may stand anywhere between.
+    #[arg(value_name = "POLICY|DESCRIPTOR", required = true)]
+    pub policies_and_descriptor: Vec<OsString>,
+
+    /// The domain that the gateway names; may be left out where the policies have one
+    #[arg(long, value_name = "NAME")]
+    pub domain: Option<String>,
+
+    /// How many instances share the budgets, for what holds while Redis is gone
+    #[arg(long, value_name = "N")]
+    pub instances: Option<NonZeroU32>,
+
+    /// What files are taken to say
+    #[command(flatten)]
+    pub assume: AssumeArgs,
+
+    /// One JSON object
     #[arg(long)]
     pub json: bool,
 }

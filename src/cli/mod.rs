@@ -7,6 +7,7 @@ pub mod check;
 mod descriptor;
 pub mod excerpt;
 pub mod exit;
+pub mod explain;
 mod serve;
 pub mod settings;
 pub mod sources;
@@ -38,6 +39,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match args.command {
         Command::Serve(args) => serve::serve(*args, &mut err),
         Command::Check(args) => check(&args, &mut out),
+        Command::Explain(args) => explain::explain(&args, &mut out, &mut err),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

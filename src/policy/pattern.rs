@@ -1,5 +1,7 @@
 //! Values with `*`, which stands for any bytes, none included.
 
+use std::fmt;
+
 /// A pattern, cut at its stars.
 #[derive(Debug)]
 pub(super) struct Pattern {
@@ -40,6 +42,16 @@ impl Pattern {
     }
 }
 
+impl fmt::Display for Pattern {
+    /// As it was written, stars in a row as one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in std::iter::once(&self.prefix).chain(&self.middle) {
+            write!(f, "{}*", String::from_utf8_lossy(part))?;
+        }
+        f.write_str(&String::from_utf8_lossy(&self.suffix))
+    }
+}
+
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }
@@ -54,6 +66,7 @@ mod tests {
             let pattern = Pattern::new(pattern).expect(pattern);
             assert_eq!(pattern.matches(value.as_bytes()), matches, "{pattern:?} {value}");
         };
+        assert_eq!(Pattern::new("a**b*").expect("a pattern").to_string(), "a*b*");
         check("foo*", "foo1", true);
         check("foo*", "foo", true);
         check("foo*", "bar", false);

@@ -8,6 +8,7 @@ mod battery;
 mod cli;
 mod deploy;
 mod envoy;
+mod explain;
 mod harness;
 mod overrides;
 mod policies;
