@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`cli`] | arguments and settings, the composition root, the commands |
 //! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
-//! | [`service`] | the use case without a transport (`limiter`), the wire (`convert`, `rls`), health, admin, the server |
+//! | [`service`] | the use case without a transport (`limiter`), the wire (`call`, `convert`, `rls`, `json`), health, admin, the server |
 //! | [`proto`] | the wire types, generated |
 //! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback |
 //! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
@@ -41,7 +41,7 @@
 //! 5. Counter keys are injective. No state lives without an end.
 //! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
 //!    allocates next to nothing.
-//! 7. Wire types stop at `service/convert.rs`; the crates for Redis stop at `store/redis/`.
+//! 7. Wire types stop at `service/convert.rs` and `service/json.rs`; the crates for Redis stop at `store/redis/`.
 //! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header.
 //!
 //! # Decided here
@@ -52,7 +52,13 @@
 //! * A limit of zero is decided without its counter: nothing is ever in it.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
+//! * A bucket that holds more than a lowered limit allows is cut off before it drains, not after: a caller that is
+//!   refused leaves no trace, and must not be told the same wait again and again.
+//! * Policy tests (`cli::scenario`) run the use case itself on the embedded store. Their times are exact, where answers
+//!   on the wire round up to whole seconds; each test starts with 2026, where all windows but weeks begin.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
+//! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
+//!   look included: left alone, a spent counter would stand still until the clock has caught up.
 
 pub mod cli;
 pub mod clock;

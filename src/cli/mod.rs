@@ -8,9 +8,11 @@ mod descriptor;
 pub mod excerpt;
 pub mod exit;
 pub mod explain;
+pub mod scenario;
 mod serve;
 pub mod settings;
 pub mod sources;
+mod test;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -40,6 +42,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(args) => serve::serve(*args, &mut err),
         Command::Check(args) => check(&args, &mut out),
         Command::Explain(args) => explain::explain(&args, &mut out, &mut err),
+        Command::Test(args) => test::test(&args, &mut out),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

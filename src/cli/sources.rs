@@ -1,8 +1,8 @@
 //! The files of a policy set.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::policy::problem::{Problem, Problems};
@@ -10,6 +10,9 @@ use crate::policy::{Assumed, PolicySet, Rule};
 
 /// A file's name as it is shown in messages, and its bytes.
 pub type Source = (String, Vec<u8>);
+
+/// The largest file that is read: far more rules than anybody has, and an end to files that have none.
+const LARGEST: u64 = 64 << 20;
 
 /// Reads and compiles the set that `paths` name, to be served.
 ///
@@ -67,6 +70,14 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
     }
 }
 
+/// The bytes of one file that is no policy.
+///
+/// # Errors
+/// When it does not exist or cannot be read.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
+    fs::read(path).map_err(|error| vec![unreadable(path, &error)].into())
+}
+
 /// The files that `path` stands for: itself, or those in it.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let kind = fs::metadata(path).map_err(|error| Box::new(unreadable(path, &error)))?;
@@ -76,7 +87,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let entries: io::Result<Vec<PathBuf>> =
         fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut files = entries.map_err(|error| Box::new(unreadable(path, &error)))?;
-    files.retain(|file| is_policy(file) && !file.is_dir());
+    // What cannot be looked at stays, and is reported when it is read. A pipe would keep the reader waiting for ever.
+    files.retain(|file| is_policy(file) && fs::metadata(file).map_or(true, |kind| kind.is_file()));
     files.sort();
     if files.is_empty() {
         let problem = Problem::about_file(&path.display().to_string(), "there is no policy in this folder");
@@ -98,11 +110,18 @@ fn is_policy(path: &Path) -> bool {
 }
 
 fn read_once(file: &Path, seen: &mut HashSet<PathBuf>) -> io::Result<Option<Vec<u8>>> {
-    if seen.insert(fs::canonicalize(file)?) {
-        fs::read(file).map(Some)
-    } else {
-        Ok(None)
+    // A pipe has no name of its own.
+    let name = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if !seen.insert(name) {
+        return Ok(None);
     }
+    let mut bytes = Vec::new();
+    File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        let reason = format!("it is larger than {} MiB", LARGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(Some(bytes))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {

@@ -27,16 +27,18 @@ impl Bucket {
         }
     }
 
-    /// This bucket as of `now`: drained, in the terms of `limit`'s rate, and never above `most`.
+    /// This bucket as of `now`: in the terms of `limit`'s rate, never above `most`, and drained.
+    ///
+    /// What is above `most`, after an edit downwards, is cut off before it drains: cut off afterwards, a caller that is
+    /// refused, and so leaves no trace, would be told the same wait again and again.
     #[must_use]
     pub fn read(self, limit: &Limit, most: Level, now: Timestamp) -> Self {
         let rate = limit.rate();
         let now = effective_now(self.at, now);
-        let level = in_terms_of(rate.micros, self.level, self.per);
-        let level = drained(level, rate, now.since(self.at));
+        let level = in_terms_of(rate.micros, self.level, self.per).min(most);
         Self {
             at: now,
-            level: level.min(most),
+            level: drained(level, rate, now.since(self.at)),
             per: rate.micros,
         }
     }

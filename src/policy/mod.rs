@@ -42,6 +42,7 @@ mod pattern;
 mod plans;
 pub mod problem;
 mod rate;
+pub(crate) mod reading;
 mod replaces;
 mod section;
 mod settings;

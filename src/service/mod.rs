@@ -2,16 +2,22 @@
 
 pub mod admin;
 pub mod answer;
+pub mod call;
 pub mod client;
 mod connection;
 pub mod convert;
 mod draft;
+pub mod field;
 pub mod headers;
 pub mod health;
+mod json;
 pub mod limiter;
 pub mod live;
 pub mod observer;
+pub mod options;
 mod plan;
+#[cfg(test)]
+mod properties;
 mod random;
 mod refusal;
 mod rls;

@@ -16,6 +16,7 @@ use comporta::service::headers::HeaderStyle;
 use comporta::service::limiter::Limiter;
 use comporta::service::live::Policies;
 use comporta::service::observer::{Observer, Tally};
+use comporta::service::options::LimiterOptions;
 use comporta::store::key::Keys;
 use comporta::store::memory::Memory;
 
@@ -33,7 +34,8 @@ descriptors:
     rate_limit: { rate: 1/minute }
 ";
 
-struct Nobody;
+/// Hears nothing.
+pub struct Nobody;
 
 impl Observer for Nobody {
     fn opens(&self, _: u64, _: &[&Policy]) -> Vec<Arc<dyn Tally>> {
@@ -59,7 +61,10 @@ impl Bench {
             Memory::new(1000, Arc::new(Silent)),
             clock.clone(),
             Keys::new("test"),
-            Some(HeaderStyle::Off),
+            LimiterOptions {
+                headers: Some(HeaderStyle::Off),
+                ..LimiterOptions::default()
+            },
         );
         Self { limiter, clock }
     }
