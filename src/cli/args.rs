@@ -187,7 +187,7 @@ pub struct ServeArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct CheckArgs {
     /// Policy files, or folders of them
-    #[arg(value_name = "POLICY", required = true)]
+    #[arg(value_name = "POLICY", required_unless_present = "schema")]
     pub policies: Vec<PathBuf>,
 
     /// What files are taken to say
@@ -197,6 +197,10 @@ pub struct CheckArgs {
     /// One JSON object, for editors and pipelines
     #[arg(long)]
     pub json: bool,
+
+    /// Print the JSON Schema of policy files instead, for editors
+    #[arg(long, exclusive = true)]
+    pub schema: bool,
 }
 
 /// What `explain` is told.

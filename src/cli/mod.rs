@@ -23,6 +23,8 @@ use clap::Parser;
 use args::{Args, CheckArgs, Command};
 use exit::Exit;
 
+use crate::policy::schema::schema;
+
 /// Runs the command that `args` name, the program's own name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args) {
@@ -57,6 +59,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<Exit> {
+    if args.schema {
+        writeln!(out, "{:#}", schema())?;
+        return Ok(Exit::Fine);
+    }
     let format = if args.json {
         check::Format::Json
     } else {

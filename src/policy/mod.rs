@@ -44,6 +44,7 @@ pub mod problem;
 mod rate;
 pub(crate) mod reading;
 mod replaces;
+pub mod schema;
 mod section;
 mod settings;
 mod spelling;

@@ -22,6 +22,7 @@ mod policy_tests;
 mod readme;
 mod recorded;
 mod scenarios;
+mod schema;
 mod shared_store;
 mod shutdown;
 mod twin;
