@@ -77,6 +77,7 @@ fn fill(algorithm: Algorithm, counters: usize) {
         let group = Group {
             checks: &checks,
             longest_wait: Micros::ZERO,
+            compat: false,
         };
         // All within the ten seconds that the least of them lives.
         let now =
@@ -139,6 +140,7 @@ fn shared() -> bool {
                 let group = Group {
                     checks: &checks,
                     longest_wait: Micros::ZERO,
+                    compat: false,
                 };
                 let mut command = redis::cmd("EVAL");
                 command.arg(script::SOURCE).arg(1).arg(&key);

@@ -71,6 +71,7 @@ fn cases(connection: &mut redis::Connection) -> Vec<Case> {
         let group = Group {
             checks: &checks,
             longest_wait: Micros::ZERO,
+            compat: false,
         };
         Case {
             name: algorithm.name(),

@@ -180,7 +180,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::limit::{LimitSpec, Period, Unit};
+    use crate::domain::limit::{Algorithm, LimitSpec, Period, Unit};
 
     fn bucket_of(count: u32, burst: u32) -> Limit {
         Limit::new(LimitSpec {

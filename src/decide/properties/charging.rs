@@ -10,7 +10,7 @@ struct Same {
 }
 
 impl Counters for Same {
-    fn read(&mut self, _: usize, _: &Check<'_>, _: Timestamp) -> Stored {
+    fn read(&mut self, _: usize, _: &Check<'_>, _: u64, _: Timestamp) -> Stored {
         self.stored
     }
 
@@ -23,6 +23,7 @@ fn group<'a>(checks: &'a [Check<'a>]) -> Group<'a> {
     Group {
         checks,
         longest_wait: Micros::ZERO,
+        compat: false,
     }
 }
 
