@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::key_secret::{self, KeySecretError};
 use super::settings::{OnStoreFailure, Settings, StoreSettings};
 use super::sources;
 use crate::clock::{Clock, SystemClock};
@@ -30,6 +31,7 @@ use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 pub struct App {
     settings: Settings,
     policies: PolicySet,
+    keys: Keys,
     bound: Bound,
 }
 
@@ -39,6 +41,9 @@ pub enum AppError {
     /// The policy cannot be used.
     #[error("{0}")]
     Policy(Problems),
+    /// What is secret could not be kept so, or counted.
+    #[error(transparent)]
+    KeySecret(#[from] KeySecretError),
     /// The server could not start, or a part of it ended.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -58,10 +63,12 @@ impl App {
     /// # Errors
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
+        let keys = key_secret::keys(&settings)?;
         let policies = sources::load(&settings.policies, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }
+        key_secret::check(&policies, &settings)?;
         if let Some(path) = &settings.ready_file {
             // What an earlier run left there is not true of this one.
             let _ = fs::remove_file(path);
@@ -70,6 +77,7 @@ impl App {
         Ok(Self {
             settings,
             policies,
+            keys,
             bound,
         })
     }
@@ -92,6 +100,7 @@ impl App {
         let Self {
             settings,
             policies,
+            keys,
             bound,
         } = self;
         let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
@@ -100,7 +109,6 @@ impl App {
         let metrics = Arc::new(Metrics::new(workers));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let stores = Stores::new(&settings, Arc::clone(&metrics));
-        let keys = Keys::new(&settings.key_prefix);
         let headers = settings.headers;
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {

@@ -7,6 +7,7 @@ pub mod check;
 mod descriptor;
 pub mod excerpt;
 pub mod exit;
+mod key_secret;
 mod serve;
 pub mod settings;
 pub mod sources;

@@ -31,6 +31,8 @@ pub struct Settings {
     pub max_counters: usize,
     /// In front of every counter's key.
     pub key_prefix: String,
+    /// Where the secret is by which secret values are hashed.
+    pub key_secret_file: Option<PathBuf>,
     /// What policy files are taken to say.
     pub assumed: Assumed,
     /// Which headers answers carry, where that was said.
@@ -133,6 +135,7 @@ impl Settings {
                 },
                 max_counters: usize::try_from(max_counters?.get()).unwrap_or(usize::MAX),
                 key_prefix: key_prefix?,
+                key_secret_file: args.key_secret_file,
                 headers: headers?,
                 server: ServerOptions {
                     workers: workers?.map_or_else(processors, |workers| workers.get() as usize),

@@ -6,7 +6,6 @@ use ipnet::IpNet;
 
 use super::forms::{DocumentForm, NodeForm, ValuesForm};
 use super::keys::Level;
-use super::later;
 use super::limits;
 use super::node::{Located, Node, Place, shown};
 use super::normalize::{self, Normalizer, Prefixes};
@@ -35,12 +34,13 @@ pub(super) fn document(root: &Node, report: &mut Report) -> Option<DocumentForm>
     let defaults = section
         .get("defaults")
         .and_then(|node| settings::defaults(node, report));
-    later::shard_by(&section, report);
+    let shard_by = text(&section, "shard_by", report);
     match domain {
         Some(Some(domain)) if !domain.value.is_empty() => {
             return Some(DocumentForm {
                 domain,
                 compat,
+                shard_by,
                 defaults,
                 tables,
                 nodes,
@@ -96,6 +96,7 @@ fn descriptor(node: &Node, report: &mut Report) -> Option<NodeForm> {
         limits: limits::of_node(&section, report),
         settings: settings::of(&section, report),
         normalize: section.get("normalize").and_then(|node| normalizer(node, report)),
+        secret: section.get("secret").and_then(|node| report.flag("secret", node)),
         key: key?,
     };
     shared_values_only(&form, report);

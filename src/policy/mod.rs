@@ -14,6 +14,8 @@
 //!   `name:period`.
 //! - `plan_entry` names the nearest entry of that key. An `unlimited` row stays so whatever the rule says beside `plan`.
 //! - `defaults` holds for whatever of it makes sense on a node; its `algorithm` for limits without a `burst`.
+//! - `secret` on one node makes its key secret in the whole domain. What the policy says of such values is matched as it
+//!   is written and left out of rules' paths, and so of limits' names.
 //! - Under `compat` a `rate_limit` without `requests_per_unit` is 0, as in the reference; else it is an error.
 
 mod budget;
@@ -38,8 +40,10 @@ mod plans;
 pub mod problem;
 mod rate;
 mod replaces;
+mod secret;
 mod section;
 mod settings;
+mod shard;
 mod spelling;
 mod table;
 #[cfg(test)]
@@ -113,6 +117,7 @@ impl PolicySet {
                 documents.extend(file::document(&root, &mut report));
             }
         }
+        secret::spread(&mut documents, &mut report);
         let policies = compile::policies(&documents, assumed, &mut report);
         let errors = report.errors();
         let problems = report.finish();
@@ -134,7 +139,13 @@ impl PolicySet {
 
     /// The policy of `domain`.
     pub fn policy(&self, domain: &[u8]) -> Option<&Policy> {
-        self.by_domain.get(domain).map(|index| &self.policies[*index])
+        self.find(domain).map(|(_, policy)| policy)
+    }
+
+    /// The policy of `domain` and its place among [`policies`](Self::policies).
+    pub fn find(&self, domain: &[u8]) -> Option<(usize, &Policy)> {
+        let place = *self.by_domain.get(domain)?;
+        Some((place, self.policies.get(place)?))
     }
 
     /// All policies, in the order of their domains.
@@ -180,6 +191,8 @@ pub struct Policy {
     compat: bool,
     rules: Vec<Rule>,
     overrides: Rule,
+    shard_by: Option<Bytes>,
+    secret_keys: Box<[Bytes]>,
     tree: Tree,
 }
 
@@ -206,6 +219,21 @@ impl Policy {
         &self.overrides
     }
 
+    /// The key of the entry by which the domain's counters share a cluster slot.
+    pub fn shard_by(&self) -> Option<&[u8]> {
+        self.shard_by.as_deref()
+    }
+
+    /// The keys whose values are shown nowhere, in order.
+    pub const fn secret_keys(&self) -> &[Bytes] {
+        &self.secret_keys
+    }
+
+    /// Whether values of `key` are shown nowhere, whatever they lead to.
+    pub fn is_secret(&self, key: &[u8]) -> bool {
+        self.secret_keys.iter().any(|secret| secret == key)
+    }
+
     /// Where a descriptor arrives: at the rule that its entries lead to, one level each, down to the last.
     ///
     /// On a level an exact value goes first, then the longest network, then the first pattern in the order of the
@@ -218,12 +246,16 @@ impl Policy {
             counted.push(Counted {
                 key: &entry.key,
                 value,
+                secret: false,
             });
             at = node;
         }
         let rule = &self.rules[self.tree.rule(at)?];
         let plan = rule.budget.plan_entry().map(|entry| &*counted[entry].value);
         let share = rule.budget.of(plan);
+        for (entry, counted) in counted.iter_mut().enumerate().filter(|_| rule.secret != 0) {
+            counted.secret = rule.secret >> entry & 1 == 1;
+        }
         let mut uncounted = SmallVec::new();
         for entry in (0..counted.len())
             .rev()
@@ -247,7 +279,8 @@ pub struct Rule {
     /// Its place in [`Policy::rules`]: what metrics are indexed by.
     pub index: usize,
     /// Keys joined by `/`, with `=value` where the rule has one: `client/route_class=expensive/plan`. Printable ASCII
-    /// without quotes and backslashes, other bytes as `%XX`; no two rules of a domain share one.
+    /// without quotes and backslashes, other bytes as `%XX`. No two rules of a domain share one, but for those that
+    /// only secret values set apart: such a value is written `(secret)`.
     pub path: Arc<str>,
     /// Whether it is only watched.
     pub shadow_mode: bool,
@@ -270,6 +303,8 @@ pub struct Rule {
     metric: Option<Box<[Part]>>,
     /// A bit for each entry, by its place, that is no part of the counter's key.
     uncounted: u64,
+    /// A bit for each entry, by its place, whose value is shown nowhere.
+    secret: u64,
     budget: Budget,
 }
 
@@ -333,4 +368,6 @@ pub struct Counted<'d> {
     pub key: &'d [u8],
     /// Its value, normalised.
     pub value: Cow<'d, [u8]>,
+    /// Whether the value is shown nowhere, and stands in the counter's key as a keyed hash.
+    pub secret: bool,
 }

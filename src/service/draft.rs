@@ -14,14 +14,14 @@ use crate::domain::limit::{Algorithm, Limit, LimitSpec};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
 use crate::policy::{Counted, Found, Limits, Policy};
-use crate::store::key::Keys;
+use crate::store::key::{Keys, Part, Realm};
 
 /// Up to this many wanted checks are compared with each other rather than hashed.
 const FEW: usize = 16;
 
 /// A plan in the making: checks in the order of the request, counters perhaps named twice.
 pub(super) struct Draft<'p, 'r> {
-    domain: &'r [u8],
+    realm: Realm<'r>,
     policy: &'p Policy,
     keys: &'r Keys,
     buffer: KeyBuffer,
@@ -31,9 +31,15 @@ pub(super) struct Draft<'p, 'r> {
 
 impl<'p, 'r> Draft<'p, 'r> {
     /// Nothing wanted yet.
-    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys) -> Self {
+    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys) -> Self
+    where
+        'p: 'r,
+    {
         Self {
-            domain,
+            realm: Realm {
+                domain,
+                shard_by: policy.shard_by(),
+            },
             policy,
             keys,
             buffer: KeyBuffer::take(),
@@ -72,7 +78,8 @@ impl<'p, 'r> Draft<'p, 'r> {
                 key: Bytes::copy_from_slice(entry.key),
                 value: Bytes::copy_from_slice(&entry.value),
             };
-            self.uncounted.extend(found.uncounted.iter().map(owned));
+            let shown = found.uncounted.iter().filter(|entry| !entry.secret);
+            self.uncounted.extend(shown.map(owned));
         }
         let limit = descriptor
             .limit
@@ -90,15 +97,12 @@ impl<'p, 'r> Draft<'p, 'r> {
         // As in the reference, where a rule has one limit; several of one period need their names.
         let nameless = self.policy.compat() && limits.len() == 1;
         for (place, limit) in limits.iter().enumerate() {
-            let counted = found
-                .counted
-                .iter()
-                .map(|entry| (entry.key, entry.value.as_ref()));
+            let counted = found.counted.iter().map(part);
             let key = self.buffer.append(|into| {
                 if nameless {
-                    self.keys.write_nameless(into, self.domain, counted, limit);
+                    self.keys.write_nameless(into, self.realm, counted, limit);
                 } else {
-                    self.keys.write(into, self.domain, counted, limit);
+                    self.keys.write(into, self.realm, counted, limit);
                 }
             });
             self.wanted.push(Planned {
@@ -122,25 +126,24 @@ impl<'p, 'r> Draft<'p, 'r> {
         limit: Limit,
     ) -> Reached<'p> {
         let rule = found.map_or_else(|| self.policy.overrides(), |found| found.rule);
-        let counted: SmallVec<[(&[u8], &[u8]); 4]> = match found {
-            Some(found) => found
-                .counted
-                .iter()
-                .map(|entry| (entry.key, entry.value.as_ref()))
-                .collect(),
+        let counted: SmallVec<[Part<'_>; 4]> = match found {
+            Some(found) => found.counted.iter().map(part).collect(),
             None => descriptor
                 .entries
                 .iter()
-                .map(|entry| (&entry.key[..], &entry.value[..]))
+                .map(|entry| Part {
+                    key: &entry.key,
+                    value: &entry.value,
+                    secret: self.policy.is_secret(&entry.key),
+                })
                 .collect(),
         };
+        let counted = counted.iter().copied();
         let key = self.buffer.append(|into| {
             if self.policy.compat() {
-                self.keys
-                    .write_nameless(into, self.domain, counted.into_iter(), &limit);
+                self.keys.write_nameless(into, self.realm, counted, &limit);
             } else {
-                self.keys
-                    .write_override(into, self.domain, counted.into_iter(), &limit);
+                self.keys.write_override(into, self.realm, counted, &limit);
             }
         });
         self.wanted.push(Planned {
@@ -191,6 +194,14 @@ impl<'p, 'r> Draft<'p, 'r> {
                 }
             }
         }
+    }
+}
+
+fn part<'a>(entry: &'a Counted<'_>) -> Part<'a> {
+    Part {
+        key: entry.key,
+        value: &entry.value,
+        secret: entry.secret,
     }
 }
 
