@@ -52,6 +52,10 @@
 //! * A limit of zero is decided without its counter: nothing is ever in it.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
+//! * A key that one node calls `secret` is so in its whole domain, also in the counters of limits that a request brings
+//!   along where no rule is. Its values are left out of rules' paths: rules that only they set apart share one in metrics.
+//! * `shard_by` leaves the domain between the braces, in front of the one entry: a client's counters share a slot within
+//!   a domain, and clients of the same name in two domains need not.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
 
 pub mod cli;

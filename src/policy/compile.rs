@@ -182,7 +182,7 @@ impl Compiler<'_> {
         let many = matches!(leads, Match::Pattern(_) | Match::Networks(_));
         let id = self.tree.add(parent, &bytes(&form.key.value), leads, rule);
         if let Some(values) = path::values(form).filter(|_| many && is_set(settings.share_threshold)) {
-            self.tree.share(id, Bytes::from(values));
+            self.tree.share(id, &values);
         }
         self.level(id, above, &node.children);
         above.pop();

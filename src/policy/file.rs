@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::forms::{DocumentForm, NodeForm, ValuesForm};
 use super::keys::Level;
 use super::limits;
-use super::node::{Located, Node, Place, shown};
+use super::node::{Located, Node, Place, Value, shown};
 use super::normalize::{self, Normalizer, Prefixes};
 use super::number::Fault;
 use super::pattern::Pattern;
@@ -71,7 +71,11 @@ fn compat(section: &Section<'_>, report: &mut Report) -> Option<Place> {
 
 fn descriptors(node: &Node, report: &mut Report) -> Vec<NodeForm> {
     let items: &[Rc<Node>] = report.list("descriptors", node).unwrap_or_default();
-    items.iter().filter_map(|item| descriptor(item, report)).collect()
+    // With many rules, a list that grows as it is read is copied again and again; and what is no map becomes no rule.
+    let maps = items.iter().filter(|item| matches!(item.value, Value::Map(_)));
+    let mut forms = Vec::with_capacity(maps.count());
+    forms.extend(items.iter().filter_map(|item| descriptor(item, report)));
+    forms
 }
 
 fn descriptor(node: &Node, report: &mut Report) -> Option<NodeForm> {

@@ -40,8 +40,14 @@ impl Pattern {
     }
 }
 
+/// Where `needle`, which is not empty, first appears: most places are ruled out by one byte.
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    let first = *needle.first()?;
+    let starts = haystack.len().checked_sub(needle.len())?;
+    let mut candidates = haystack.iter().take(starts + 1).enumerate();
+    candidates
+        .find(|(at, byte)| **byte == first && haystack[*at..].starts_with(needle))
+        .map(|(at, _)| at)
 }
 
 #[cfg(test)]

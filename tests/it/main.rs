@@ -9,6 +9,7 @@ mod cli;
 mod deploy;
 mod envoy;
 mod harness;
+mod matching;
 mod overrides;
 mod policies;
 mod readme;
