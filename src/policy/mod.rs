@@ -67,6 +67,9 @@ use metadata::Metadata;
 use metric::Part;
 use problem::{Problem, Problems, Report};
 
+/// A descriptor of so many entries is matched without asking for memory; hardly any policy is deeper.
+const USUAL_ENTRIES: usize = 8;
+
 /// All domains of one load. Immutable; a reload makes another one.
 #[derive(Debug, Default)]
 pub struct PolicySet {
@@ -240,7 +243,7 @@ impl Policy {
     /// files, then the node without a value. There is no way back up, and a node without a limit is no rule.
     pub fn find<'d>(&self, entries: &'d [Entry]) -> Option<Found<'_, 'd>> {
         let mut at = Tree::ROOT;
-        let mut counted: SmallVec<[Counted<'d>; 4]> = SmallVec::new();
+        let mut counted: SmallVec<[Counted<'d>; USUAL_ENTRIES]> = SmallVec::new();
         for entry in entries {
             let (node, value) = self.tree.step(at, entry)?;
             counted.push(Counted {
@@ -338,7 +341,7 @@ pub struct Found<'p, 'd> {
     /// Its limits, those of the caller's plan where it names one.
     pub limits: &'p Limits,
     /// The entries that make the counter's key, normalised, in order.
-    pub counted: SmallVec<[Counted<'d>; 4]>,
+    pub counted: SmallVec<[Counted<'d>; USUAL_ENTRIES]>,
     /// The entries that led here but make no key: the one that named the plan, and those not `counted`.
     pub uncounted: SmallVec<[Counted<'d>; 1]>,
     /// A bit for each limit, by its place.

@@ -26,6 +26,9 @@ domain: edge
 plans:
   api: { pro: { rate: 60/minute }, default: { rate: 6/minute } }
 descriptors:
+  - { key: a, value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a,
+      value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a, value: b,
+      descriptors: [{ key: a, value: b, rate_limit: { rate: 1/day } }] }] }] }] }] }] }] }
   - key: pattern
     value: a*
     rate_limit: { rate: 1/day }
@@ -66,6 +69,7 @@ fn a_match_allocates_nothing() {
         ("tenant=one,client=client-1999,route=export,plan=none", true),
         ("tenant=one,client=client-2000", false),
         ("tenant=two,client=client-0", false),
+        ("a=b,a=b,a=b,a=b,a=b,a=b,a=b,a=b", true),
         ("pattern=abc", true),
         ("pattern=b", false),
         ("address=10.1.2.3", true),
