@@ -62,6 +62,10 @@
 //!   refused leaves no trace, and must not be told the same wait again and again.
 //! * Policy tests (`cli::scenario`) run the use case itself on the embedded store. Their times are exact, where answers
 //!   on the wire round up to whole seconds; each test starts with 2026, where all windows but weeks begin.
+//! * A key that one node calls `secret` is so in its whole domain, also in the counters of limits that a request brings
+//!   along where no rule is. Its values are left out of rules' paths: rules that only they set apart share one in metrics.
+//! * `shard_by` leaves the domain between the braces, in front of the one entry: a client's counters share a slot within
+//!   a domain, and clients of the same name in two domains need not.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
 //! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
 //!   look included: left alone, a spent counter would stand still until the clock has caught up.

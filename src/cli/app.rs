@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::key_secret::{self, KeySecretError};
 use super::settings::{OnStoreFailure, Settings, StoreSettings};
 use super::sources;
 use crate::clock::{Clock, SystemClock};
@@ -34,6 +35,7 @@ use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 pub struct App {
     settings: Settings,
     policies: PolicySet,
+    keys: Keys,
     bound: Bound,
 }
 
@@ -43,6 +45,9 @@ pub enum AppError {
     /// The policy cannot be used.
     #[error("{0}")]
     Policy(Problems),
+    /// What is secret could not be kept so, or counted.
+    #[error(transparent)]
+    KeySecret(#[from] KeySecretError),
     /// The server could not start, or a part of it ended.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -62,10 +67,12 @@ impl App {
     /// # Errors
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
+        let keys = key_secret::keys(&settings)?;
         let policies = sources::load(&settings.policies, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }
+        key_secret::check(&policies, &settings)?;
         if let Some(path) = &settings.ready_file {
             remove_stale_ready_file(path).map_err(|source| AppError::ReadyFile {
                 path: path.clone(),
@@ -77,6 +84,7 @@ impl App {
         Ok(Self {
             settings,
             policies,
+            keys,
             bound,
         })
     }
@@ -99,6 +107,7 @@ impl App {
         let Self {
             settings,
             policies,
+            keys,
             bound,
         } = self;
         let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
@@ -108,7 +117,6 @@ impl App {
         let metrics = Arc::new(Metrics::new(workers + 1));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let stores = Stores::new(&settings, Arc::clone(&metrics));
-        let keys = Keys::new(&settings.key_prefix);
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {

@@ -113,6 +113,11 @@ pub struct ServeArgs {
     )]
     pub key_prefix: String,
 
+    /// A file with the secret by which the values of `secret` keys are hashed in counters: at least 16 bytes, the same for
+    /// all instances. Needed for such keys on a shared store; in memory a random one will do
+    #[arg(long, value_name = "PATH", env = "COMPORTA_KEY_SECRET_FILE")]
+    pub key_secret_file: Option<PathBuf>,
+
     /// The most counters kept in this process; beyond that, new ones of a rule share one
     #[arg(
         long,

@@ -8,6 +8,7 @@ mod descriptor;
 pub mod excerpt;
 pub mod exit;
 pub mod explain;
+mod key_secret;
 pub mod scenario;
 mod serve;
 pub mod settings;

@@ -33,6 +33,8 @@ pub struct Settings {
     pub max_counters: usize,
     /// In front of every counter's key.
     pub key_prefix: String,
+    /// Where the secret is by which secret values are hashed.
+    pub key_secret_file: Option<PathBuf>,
     /// What policy files are taken to say.
     pub assumed: Assumed,
     /// How answers are given.
@@ -138,6 +140,7 @@ impl Settings {
                 },
                 max_counters: usize::try_from(max_counters?.get()).unwrap_or(usize::MAX),
                 key_prefix: key_prefix?,
+                key_secret_file: args.key_secret_file,
                 limiter: LimiterOptions {
                     headers: headers?,
                     names: DraftNames {

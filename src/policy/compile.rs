@@ -1,5 +1,6 @@
 //! From typed forms to trees that can be walked: documents merged by domain, rules named and numbered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,6 +18,8 @@ use super::path::{self, Ambiguous};
 use super::pattern::Pattern;
 use super::problem::Report;
 use super::replaces;
+use super::secret;
+use super::shard;
 use super::table::Tables;
 use super::{Assumed, Policy, Rule};
 
@@ -26,26 +29,23 @@ const MOST_SHARES: usize = 1_000_000;
 
 /// One policy per domain, in the order of their names. Documents of one domain are merged in the order they are given.
 pub(super) fn policies(documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Vec<Policy> {
-    let mut domains: Vec<&Arc<str>> = documents.iter().map(|document| &document.domain.value).collect();
-    domains.sort();
-    domains.dedup();
+    let mut domains: BTreeMap<&Arc<str>, Vec<&DocumentForm>> = BTreeMap::new();
+    for document in documents {
+        domains.entry(&document.domain.value).or_default().push(document);
+    }
     let mut shares = 0;
-    let policy = |domain| policy(domain, documents, assumed, &mut shares, report);
+    let policy = |(domain, of_domain): (_, Vec<_>)| policy(domain, &of_domain, assumed, &mut shares, report);
     domains.into_iter().map(policy).collect()
 }
 
 fn policy(
     domain: &Arc<str>,
-    documents: &[DocumentForm],
+    documents: &[&DocumentForm],
     assumed: Assumed,
     shares: &mut usize,
     report: &mut Report,
 ) -> Policy {
-    let of_domain = || {
-        documents
-            .iter()
-            .filter(|document| document.domain.value == *domain)
-    };
+    let of_domain = || documents.iter().copied();
     let defaults = defaults(of_domain(), report);
     let manner = Manner {
         compat: assumed.compat || of_domain().any(|document| document.compat.is_some()),
@@ -64,6 +64,7 @@ fn policy(
         Charge::AllOrNothing
     };
     let charge = assumed.charge.unwrap_or(usual);
+    let shard_by = shard::key(documents, report);
     let mut compiler = Compiler {
         tables: &tables,
         manner,
@@ -89,6 +90,8 @@ fn policy(
         domain: Bytes::copy_from_slice(domain.as_bytes()),
         compat: manner.compat,
         overrides: overrides(rules.len(), charge),
+        shard_by,
+        secret_keys: secret::keys(documents),
         rules,
         tree,
     }
@@ -110,6 +113,7 @@ fn overrides(index: usize, charge: Charge) -> Rule {
         replaces: Box::default(),
         metric: None,
         uncounted: 0,
+        secret: 0,
         budget: Budget::unlimited(),
     }
 }
@@ -179,7 +183,7 @@ impl Compiler<'_> {
         let many = matches!(leads, Match::Pattern(_) | Match::Networks(_));
         let id = self.tree.add(parent, &bytes(&form.key.value), leads, rule);
         if let Some(values) = path::values(form).filter(|_| many && is_set(settings.share_threshold)) {
-            self.tree.share(id, Bytes::from(values));
+            self.tree.share(id, &values);
         }
         self.level(id, above, &node.children);
         above.pop();
@@ -226,6 +230,7 @@ impl Compiler<'_> {
                 )
                 .hint("send who is calling as an entry in front, say (client, plan)");
         }
+        secret::not_in_metrics(nodes, &self.defaults, self.report);
         let index = self.rules.len();
         let replaces = limits.items.iter().flat_map(|item| &item.replaces);
         self.replacing
@@ -254,6 +259,7 @@ impl Compiler<'_> {
                 .map(|metadata| Arc::clone(&metadata.value)),
             replaces: replaces.map(|name| Arc::clone(&name.value)).collect(),
             uncounted,
+            secret: entries(nodes, |_, node| is_set(node.secret)),
             budget,
         });
         Some(index)
@@ -268,14 +274,15 @@ fn holds_a_log(budget: &Budget) -> bool {
 /// A bit for each entry, by its place, that is no part of the counter's key.
 fn uncounted(nodes: &[&NodeForm], budget: &Budget) -> u64 {
     let plan = budget.plan_entry();
-    let not_counted = |(entry, node): &(usize, &&NodeForm)| {
-        plan == Some(*entry) || node.settings.counted.is_some_and(|counted| !counted.value)
-    };
-    nodes
-        .iter()
-        .enumerate()
-        .filter(not_counted)
-        .fold(0, |bits, (entry, _)| bits | 1 << entry)
+    entries(nodes, |entry, node| {
+        plan == Some(entry) || node.settings.counted.is_some_and(|counted| !counted.value)
+    })
+}
+
+/// A bit for each entry, by its place, of which `is` holds.
+fn entries(nodes: &[&NodeForm], is: impl Fn(usize, &NodeForm) -> bool) -> u64 {
+    let places = nodes.iter().enumerate().filter(|(entry, node)| is(*entry, node));
+    places.fold(0, |bits, (entry, _)| bits | 1 << entry)
 }
 
 fn bytes(text: &Arc<str>) -> Bytes {

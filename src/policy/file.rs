@@ -6,9 +6,8 @@ use ipnet::IpNet;
 
 use super::forms::{DocumentForm, NodeForm, ValuesForm};
 use super::keys::Level;
-use super::later;
 use super::limits;
-use super::node::{Located, Node, Place, shown};
+use super::node::{Located, Node, Place, Value, shown};
 use super::normalize::{self, Normalizer, Prefixes};
 use super::number::Fault;
 use super::pattern::Pattern;
@@ -35,12 +34,13 @@ pub(super) fn document(root: &Node, report: &mut Report) -> Option<DocumentForm>
     let defaults = section
         .get("defaults")
         .and_then(|node| settings::defaults(node, report));
-    later::shard_by(&section, report);
+    let shard_by = text(&section, "shard_by", report);
     match domain {
         Some(Some(domain)) if !domain.value.is_empty() => {
             return Some(DocumentForm {
                 domain,
                 compat,
+                shard_by,
                 defaults,
                 tables,
                 nodes,
@@ -71,7 +71,11 @@ fn compat(section: &Section<'_>, report: &mut Report) -> Option<Place> {
 
 fn descriptors(node: &Node, report: &mut Report) -> Vec<NodeForm> {
     let items: &[Rc<Node>] = report.list("descriptors", node).unwrap_or_default();
-    items.iter().filter_map(|item| descriptor(item, report)).collect()
+    // With many rules, a list that grows as it is read is copied again and again; and what is no map becomes no rule.
+    let maps = items.iter().filter(|item| matches!(item.value, Value::Map(_)));
+    let mut forms = Vec::with_capacity(maps.count());
+    forms.extend(items.iter().filter_map(|item| descriptor(item, report)));
+    forms
 }
 
 fn descriptor(node: &Node, report: &mut Report) -> Option<NodeForm> {
@@ -96,6 +100,7 @@ fn descriptor(node: &Node, report: &mut Report) -> Option<NodeForm> {
         limits: limits::of_node(&section, report),
         settings: settings::of(&section, report),
         normalize: section.get("normalize").and_then(|node| normalizer(node, report)),
+        secret: section.get("secret").and_then(|node| report.flag("secret", node)),
         key: key?,
     };
     shared_values_only(&form, report);

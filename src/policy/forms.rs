@@ -20,6 +20,8 @@ pub(super) struct DocumentForm {
     pub domain: Text,
     /// Where it says `compat: reference`.
     pub compat: Option<Place>,
+    /// The key of the entry by which counters share a cluster slot.
+    pub shard_by: Option<Text>,
     pub defaults: Option<Located<Settings>>,
     pub tables: Vec<TableForm>,
     pub nodes: Vec<NodeForm>,
@@ -48,6 +50,9 @@ pub(super) struct NodeForm {
     pub limits: Option<LimitsForm>,
     pub settings: Settings,
     pub normalize: Option<Located<Normalizer>>,
+    /// Whether its values are shown nowhere; the same for all nodes of the key, once
+    /// [`secret::spread`](super::secret::spread) has seen them.
+    pub secret: Option<Located<bool>>,
 }
 
 /// Which values of its key lead to a node.

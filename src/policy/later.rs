@@ -6,7 +6,7 @@ use super::keys::Level;
 use super::node::{Node, Value, shown};
 use super::number::{Fault, whole};
 use super::problem::Report;
-use super::section::{Section, text};
+use super::section::Section;
 use super::settings::one_of;
 
 /// Refuses what a node, or `defaults`, asks for in vain. What is done anyway may be asked for.
@@ -14,14 +14,6 @@ pub(super) fn refuse(section: &Section<'_>, report: &mut Report) {
     enforce(section, report);
     on_store_failure(section, report);
     accuracy(section, report);
-    secret(section, report);
-}
-
-/// `shard_by`, which is not supported.
-pub(super) fn shard_by(section: &Section<'_>, report: &mut Report) {
-    if text(section, "shard_by", report).is_some() {
-        not_supported("shard_by", section, report);
-    }
 }
 
 fn enforce(section: &Section<'_>, report: &mut Report) {
@@ -81,13 +73,6 @@ fn lease_of(node: &Node, report: &mut Report) {
     }
     if let Some(node) = section.get("ttl") {
         report.parse("ttl", node, duration);
-    }
-}
-
-fn secret(section: &Section<'_>, report: &mut Report) {
-    let secret = section.get("secret").and_then(|node| report.flag("secret", node));
-    if secret.is_some_and(|secret| secret.value) {
-        not_supported("secret", section, report);
     }
 }
 

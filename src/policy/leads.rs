@@ -80,7 +80,7 @@ impl<'t> Levels<'t> {
     /// The level that `node` is.
     pub(super) fn level(&self, node: NodeId) -> Level {
         let lead = match (self.tree.value(node), self.inexact.get(&node)) {
-            (Some(value), _) => Lead::Exact(value.clone()),
+            (Some(value), _) => Lead::Exact(Bytes::copy_from_slice(value)),
             (None, Some(lead)) => lead.clone(),
             (None, None) => Lead::Any,
         };

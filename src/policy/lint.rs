@@ -8,9 +8,10 @@ use crate::domain::time::Micros;
 use super::forms::{NodeForm, ValuesForm};
 use super::merge::{Leads, Merged, Normalizers, Written};
 use super::node::{Place, shown};
-use super::path::values;
+use super::path::shown_values;
 use super::pattern::Pattern;
 use super::problem::Report;
+use super::secret;
 
 /// A descriptor has at most so many entries.
 const MOST_ENTRIES: usize = 32;
@@ -52,10 +53,9 @@ fn hidden_patterns(nodes: &[Merged<'_>], report: &mut Report) {
             .iter()
             .find(|(_, earlier, _)| earlier.matches(text.value.as_bytes()));
         if let Some((first, _, place)) = hidden_by {
-            let message = format!(
-                "`{}` never matches: `{first}` stands before it and matches all of it",
-                text.value
-            );
+            let [hidden, first] = [&*text.value, *first].map(|value| secret::shown(node.settings, value));
+            let message =
+                format!("`{hidden}` never matches: `{first}` stands before it and matches all of it");
             report
                 .warning(text.place, message)
                 .hint("put the narrower pattern first")
@@ -84,10 +84,11 @@ fn hidden_subtrees(nodes: &[Merged<'_>], report: &mut Report) {
         };
         let mut own = BTreeSet::new();
         rules_below(&node.children, "", &mut own);
-        let missing: Vec<&str> = usual.difference(&own).map(String::as_str).collect();
-        let Some(first) = missing.first() else { continue };
+        let Some(first) = usual.difference(&own).next() else {
+            continue;
+        };
         let key = shown(&node.settings.key.value);
-        let value = values(node.settings).unwrap_or_default();
+        let value = shown_values(node.settings).unwrap_or_default();
         let message = format!(
             "{key} = {} has no rule for {first}, which any other {key} has",
             shown(&value)

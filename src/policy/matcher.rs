@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use bytes::Bytes;
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
+use hashbrown::{HashMap, HashTable};
 use ipnet::IpNet;
 
 use crate::domain::descriptor::Entry;
@@ -38,20 +38,28 @@ pub(super) enum Match {
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
+    /// Each key once, however many nodes have it: there are few, so they stay in the processor's cache.
+    keys: Vec<Bytes>,
+    key_ids: HashMap<Bytes, KeyId>,
     exact: HashTable<NodeId>,
     branches: HashTable<Branch>,
     hasher: RandomState,
 }
 
+/// A key of a tree, by its place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KeyId(u32);
+
+/// Small enough for one line of the processor's cache: with many rules, what a look-up costs is what it has to fetch.
 #[derive(Debug)]
 struct Node {
     parent: NodeId,
-    key: Bytes,
+    key: KeyId,
     /// Where it is an exact one that leads here.
-    value: Option<Bytes>,
+    value: Option<Box<[u8]>>,
     /// What all values that lead here count as, if they share a counter.
-    shared: Option<Bytes>,
-    rule: Option<usize>,
+    shared: Option<Box<[u8]>>,
+    rule: Option<u32>,
     /// Some child is led to by an exact value.
     leads_by_value: bool,
     /// Some key of the children has its values normalised first.
@@ -77,7 +85,7 @@ impl Tree {
     pub(super) fn new() -> Self {
         let root = Node {
             parent: Self::ROOT,
-            key: Bytes::new(),
+            key: KeyId(0),
             value: None,
             shared: None,
             rule: None,
@@ -86,6 +94,8 @@ impl Tree {
         };
         Self {
             nodes: vec![root],
+            keys: vec![Bytes::new()],
+            key_ids: HashMap::from_iter([(Bytes::new(), KeyId(0))]),
             exact: HashTable::new(),
             branches: HashTable::new(),
             hasher: RandomState::new(),
@@ -100,9 +110,9 @@ impl Tree {
 
     /// Adds a node. No other below `parent` has the same key and leads there in the same way.
     pub(super) fn add(&mut self, parent: NodeId, key: &Bytes, leads: Match, rule: Option<usize>) -> NodeId {
-        let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        let id = NodeId(narrow(self.nodes.len()));
         let value = match leads {
-            Match::Exact(value) => Some(value),
+            Match::Exact(value) => Some(Box::from(&value[..])),
             Match::Pattern(pattern) => {
                 self.branch(parent, key).patterns.push((pattern, id));
                 None
@@ -120,12 +130,13 @@ impl Tree {
             }
         };
         let leads_by_value = value.is_some();
+        let key = self.key_id(key);
         self.nodes.push(Node {
             parent,
-            key: key.clone(),
+            key,
             value,
             shared: None,
-            rule,
+            rule: rule.map(narrow),
             leads_by_value: false,
             normalizes: false,
         });
@@ -139,33 +150,52 @@ impl Tree {
         let parent = self.node(id).parent;
         self.node_mut(parent).leads_by_value = true;
         let Self {
-            nodes, exact, hasher, ..
+            nodes,
+            keys,
+            exact,
+            hasher,
+            ..
         } = self;
         let hash = |id: &NodeId| {
             let node = &nodes[id.0 as usize];
-            hash_of(hasher, node.parent, &node.key, node.value.as_deref())
+            hash_of(
+                hasher,
+                node.parent,
+                &keys[node.key.0 as usize],
+                node.value.as_deref(),
+            )
         };
         exact.insert_unique(hash(&id), id, hash);
     }
 
+    fn key_id(&mut self, key: &Bytes) -> KeyId {
+        if let Some(id) = self.key_ids.get(key) {
+            return *id;
+        }
+        let id = KeyId(narrow(self.keys.len()));
+        self.keys.push(key.clone());
+        self.key_ids.insert(key.clone(), id);
+        id
+    }
+
     /// Has all values that lead to `node` count as `value`.
-    pub(super) fn share(&mut self, node: NodeId, value: Bytes) {
-        self.node_mut(node).shared = Some(value);
+    pub(super) fn share(&mut self, node: NodeId, value: &str) {
+        self.node_mut(node).shared = Some(value.as_bytes().into());
     }
 
     /// The rule of a node, if it has one.
     pub(super) fn rule(&self, node: NodeId) -> Option<usize> {
-        self.node(node).rule
+        self.node(node).rule.map(|rule| rule as usize)
     }
 
     /// The key of the entry that leads to a node; empty above the first level.
     pub(super) fn key(&self, node: NodeId) -> &Bytes {
-        &self.node(node).key
+        &self.keys[self.node(node).key.0 as usize]
     }
 
     /// The exact value that leads to a node, if one does.
-    pub(super) fn value(&self, node: NodeId) -> Option<&Bytes> {
-        self.node(node).value.as_ref()
+    pub(super) fn value(&self, node: NodeId) -> Option<&[u8]> {
+        self.node(node).value.as_deref()
     }
 
     /// The node above.
@@ -228,7 +258,8 @@ impl Tree {
         let hash = hash_of(&self.hasher, at, key, Some(value));
         let same = |id: &NodeId| {
             let node = self.node(*id);
-            node.parent == at && node.key == key && node.value.as_deref() == Some(value)
+            let same_key = self.keys[node.key.0 as usize] == key;
+            node.parent == at && same_key && node.value.as_deref() == Some(value)
         };
         self.exact.find(hash, same).copied()
     }
@@ -290,6 +321,11 @@ impl Branch {
         };
         self.networks.find(value).or_else(pattern).or(self.any)
     }
+}
+
+/// A set of so many nodes does not fit in memory.
+fn narrow(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
 }
 
 fn hash_of(hasher: &RandomState, parent: NodeId, key: &[u8], value: Option<&[u8]>) -> u64 {

@@ -12,6 +12,7 @@ use super::node::{Located, Place, shown};
 use super::normalize::{self, Normalizer};
 use super::pattern::Pattern;
 use super::problem::Report;
+use super::secret;
 
 /// A node as a document writes it.
 #[derive(Clone, Copy)]
@@ -132,7 +133,7 @@ fn leads(form: &NodeForm, normalizer: Option<Normalizer>, report: &mut Report) -
             if normalizer.prefixes.is_some() && normalize::network(&text.value).is_none() {
                 let message = format!(
                     "`{}` is not an address, but `normalize` makes every value one",
-                    shown(&text.value)
+                    secret::shown(form, &text.value)
                 );
                 report.error(text.place, message);
             }
@@ -164,15 +165,21 @@ fn networks_once<'f>(
             report
                 .error(
                     network.place,
-                    format!("the network {} is given twice", normalize::shown(masked)),
+                    format!(
+                        "the network {} is given twice",
+                        secret::shown(form, &normalize::shown(masked))
+                    ),
                 )
                 .also(first, "first at");
         } else if masked != network.value {
+            let [wider, written] = [masked, network.value].map(|network| network.to_string());
+            let message = format!(
+                "`normalize` makes {} of {}",
+                secret::shown(form, &wider),
+                secret::shown(form, &written)
+            );
             report
-                .warning(
-                    network.place,
-                    format!("`normalize` makes {masked} of {}", network.value),
-                )
+                .warning(network.place, message)
                 .hint("write a longer prefix there, or this network here");
         }
     }
@@ -182,13 +189,13 @@ fn same_rule_twice(form: &NodeForm, first: &NodeForm, report: &mut Report) {
     let key = shown(&form.key.value);
     let what = match (&form.values, &first.values) {
         (ValuesForm::Text(value), ValuesForm::Text(other)) if value.value == other.value => {
-            format!("the rule for {key} = {}", shown(&value.value))
+            format!("the rule for {key} = {}", secret::shown(form, &value.value))
         }
         (ValuesForm::Text(value), ValuesForm::Text(other)) => {
             format!(
                 "the rule for {key} = {}, which is {} once normalised,",
-                shown(&value.value),
-                shown(&other.value)
+                secret::shown(form, &value.value),
+                secret::shown(first, &other.value)
             )
         }
         (ValuesForm::Networks(_), _) => format!("the rule for these networks of {key}"),

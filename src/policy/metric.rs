@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::descriptor::Entry;
 
 use super::forms::{NodeForm, Settings, ValuesForm, is_set};
-use super::path::{escape_into, values};
+use super::path::{escape_into, shown_values};
 
 /// One level of a rule's path.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) fn parts(nodes: &[&NodeForm], defaults: &Settings, detailed: bool) ->
         let shares = is_set(settings.share_threshold) && !matches!(node.values, ValuesForm::Any);
         Part {
             key: Arc::clone(&node.key.value),
-            value: values(node).map(Into::into),
+            value: shown_values(node).map(Into::into),
             shows_value: !shares && (detailed || is_set(settings.value_to_metric)),
         }
     };

@@ -16,6 +16,8 @@
 //! - `defaults` holds for whatever of it makes sense on a node; its `algorithm` for limits without a `burst`.
 //! - `on_excess` of an item goes before that of its rule, and that before `defaults`. A delay is an error wherever it
 //!   comes to a limit that knows no slot in the future: such a limit says `on_excess: reject`.
+//! - `secret` on one node makes its key secret in the whole domain. What the policy says of such values is matched as it
+//!   is written and left out of rules' paths, and so of limits' names.
 //! - Under `compat` a `rate_limit` without `requests_per_unit` is 0, as in the reference; else it is an error.
 
 mod budget;
@@ -45,8 +47,10 @@ mod rate;
 pub(crate) mod reading;
 mod replaces;
 pub mod schema;
+mod secret;
 mod section;
 mod settings;
+mod shard;
 mod spelling;
 mod table;
 #[cfg(test)]
@@ -71,6 +75,9 @@ use matcher::Tree;
 use metadata::Metadata;
 use metric::Part;
 use problem::{Origin, Problem, Problems, Report};
+
+/// A descriptor of so many entries is matched without asking for memory; hardly any policy is deeper.
+const USUAL_ENTRIES: usize = 8;
 
 /// All domains of one load. Immutable; a reload makes another one.
 #[derive(Debug, Default)]
@@ -122,6 +129,7 @@ impl PolicySet {
                 documents.extend(file::document(&root, &mut report));
             }
         }
+        secret::spread(&mut documents, &mut report);
         let policies = compile::policies(&documents, assumed, &mut report);
         let errors = report.errors();
         let problems = report.finish();
@@ -143,7 +151,13 @@ impl PolicySet {
 
     /// The policy of `domain`.
     pub fn policy(&self, domain: &[u8]) -> Option<&Policy> {
-        self.by_domain.get(domain).map(|index| &self.policies[*index])
+        self.find(domain).map(|(_, policy)| policy)
+    }
+
+    /// The policy of `domain` and its place among [`policies`](Self::policies).
+    pub fn find(&self, domain: &[u8]) -> Option<(usize, &Policy)> {
+        let place = *self.by_domain.get(domain)?;
+        Some((place, self.policies.get(place)?))
     }
 
     /// All policies, in the order of their domains.
@@ -203,6 +217,8 @@ pub struct Policy {
     compat: bool,
     rules: Vec<Rule>,
     overrides: Rule,
+    shard_by: Option<Bytes>,
+    secret_keys: Box<[Bytes]>,
     tree: Tree,
 }
 
@@ -235,24 +251,43 @@ impl Policy {
         &self.overrides
     }
 
+    /// The key of the entry by which the domain's counters share a cluster slot.
+    pub fn shard_by(&self) -> Option<&[u8]> {
+        self.shard_by.as_deref()
+    }
+
+    /// The keys whose values are shown nowhere, in order.
+    pub const fn secret_keys(&self) -> &[Bytes] {
+        &self.secret_keys
+    }
+
+    /// Whether values of `key` are shown nowhere, whatever they lead to.
+    pub fn is_secret(&self, key: &[u8]) -> bool {
+        self.secret_keys.iter().any(|secret| secret == key)
+    }
+
     /// Where a descriptor arrives: at the rule that its entries lead to, one level each, down to the last.
     ///
     /// On a level an exact value goes first, then the longest network, then the first pattern in the order of the
     /// files, then the node without a value. There is no way back up, and a node without a limit is no rule.
     pub fn find<'d>(&self, entries: &'d [Entry]) -> Option<Found<'_, 'd>> {
         let mut at = Tree::ROOT;
-        let mut counted: SmallVec<[Counted<'d>; 4]> = SmallVec::new();
+        let mut counted: SmallVec<[Counted<'d>; USUAL_ENTRIES]> = SmallVec::new();
         for entry in entries {
             let (node, value) = self.tree.step(at, entry)?;
             counted.push(Counted {
                 key: &entry.key,
                 value,
+                secret: false,
             });
             at = node;
         }
         let rule = &self.rules[self.tree.rule(at)?];
         let plan = rule.budget.plan_entry().map(|entry| &*counted[entry].value);
         let share = rule.budget.of(plan);
+        for (entry, counted) in counted.iter_mut().enumerate().filter(|_| rule.secret != 0) {
+            counted.secret = rule.secret >> entry & 1 == 1;
+        }
         let mut uncounted = SmallVec::new();
         for entry in (0..counted.len())
             .rev()
@@ -276,7 +311,8 @@ pub struct Rule {
     /// Its place in [`Policy::rules`]: what metrics are indexed by.
     pub index: usize,
     /// Keys joined by `/`, with `=value` where the rule has one: `client/route_class=expensive/plan`. Printable ASCII
-    /// without quotes and backslashes, other bytes as `%XX`; no two rules of a domain share one.
+    /// without quotes and backslashes, other bytes as `%XX`. No two rules of a domain share one, but for those that
+    /// only secret values set apart: such a value is written `(secret)`.
     pub path: Arc<str>,
     /// Where it is written; absent for one that stands in no file.
     pub origin: Option<Origin>,
@@ -301,6 +337,8 @@ pub struct Rule {
     metric: Option<Box<[Part]>>,
     /// A bit for each entry, by its place, that is no part of the counter's key.
     uncounted: u64,
+    /// A bit for each entry, by its place, whose value is shown nowhere.
+    secret: u64,
     budget: Budget,
 }
 
@@ -339,7 +377,7 @@ pub struct Found<'p, 'd> {
     /// Its limits, those of the caller's plan where it names one.
     pub limits: &'p Limits,
     /// The entries that make the counter's key, normalised, in order.
-    pub counted: SmallVec<[Counted<'d>; 4]>,
+    pub counted: SmallVec<[Counted<'d>; USUAL_ENTRIES]>,
     /// The entries that led here but make no key: the one that named the plan, and those not `counted`.
     pub uncounted: SmallVec<[Counted<'d>; 1]>,
     /// A bit for each limit, by its place.
@@ -369,4 +407,6 @@ pub struct Counted<'d> {
     pub key: &'d [u8],
     /// Its value, normalised.
     pub value: Cow<'d, [u8]>,
+    /// Whether the value is shown nowhere, and stands in the counter's key as a keyed hash.
+    pub secret: bool,
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::domain::limit::{Period, Unit};
 
-use super::forms::{NodeForm, ValuesForm};
+use super::forms::{NodeForm, ValuesForm, is_set};
 use super::normalize;
+use super::secret::SECRET;
 
 /// The paths of one domain that two rules would share, if slashes in values were not escaped. They seldom are: values
 /// often hold slashes, and paths are read by people.
@@ -51,7 +52,7 @@ fn written(nodes: &[&NodeForm], also_escaped_in_values: &[u8]) -> String {
             path.push('/');
         }
         escape_into(&mut path, node.key.value.as_bytes(), b"/=");
-        if let Some(values) = values(node) {
+        if let Some(values) = shown_values(node) {
             path.push('=');
             escape_into(&mut path, values.as_bytes(), also_escaped_in_values);
         }
@@ -73,6 +74,16 @@ pub(super) fn values(node: &NodeForm) -> Option<String> {
             })
         }
     }
+}
+
+/// The same as anybody may see it.
+pub(super) fn shown_values(node: &NodeForm) -> Option<String> {
+    let values = values(node)?;
+    Some(if is_set(node.secret) {
+        SECRET.to_owned()
+    } else {
+        values
+    })
 }
 
 /// Writes `text` in what a quoted header value may hold: printable ASCII without quotes and backslashes.

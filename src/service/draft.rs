@@ -15,14 +15,14 @@ use crate::domain::limit::{Algorithm, Limit, LimitSpec};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
 use crate::policy::{Counted, Found, Limits, Policy};
-use crate::store::key::Keys;
+use crate::store::key::{Keys, Part, Realm};
 
 /// Up to this many wanted checks are compared with each other rather than hashed.
 const FEW: usize = 16;
 
 /// A plan in the making: checks in the order of the request, counters perhaps named twice.
 pub(super) struct Draft<'p, 'r> {
-    domain: &'r [u8],
+    realm: Realm<'r>,
     policy: &'p Policy,
     keys: &'r Keys,
     modes: Modes,
@@ -33,9 +33,15 @@ pub(super) struct Draft<'p, 'r> {
 
 impl<'p, 'r> Draft<'p, 'r> {
     /// Nothing wanted yet.
-    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys, modes: Modes) -> Self {
+    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys, modes: Modes) -> Self
+    where
+        'p: 'r,
+    {
         Self {
-            domain,
+            realm: Realm {
+                domain,
+                shard_by: policy.shard_by(),
+            },
             policy,
             keys,
             modes,
@@ -76,7 +82,8 @@ impl<'p, 'r> Draft<'p, 'r> {
                 key: Bytes::copy_from_slice(entry.key),
                 value: Bytes::copy_from_slice(&entry.value),
             };
-            self.uncounted.extend(found.uncounted.iter().map(owned));
+            let shown = found.uncounted.iter().filter(|entry| !entry.secret);
+            self.uncounted.extend(shown.map(owned));
         }
         let limit = descriptor
             .limit
@@ -93,15 +100,12 @@ impl<'p, 'r> Draft<'p, 'r> {
         let first = self.wanted.len();
         let nameless = self.policy.is_nameless(limits);
         for (place, limit) in limits.iter().enumerate() {
-            let counted = found
-                .counted
-                .iter()
-                .map(|entry| (entry.key, entry.value.as_ref()));
+            let counted = found.counted.iter().map(part);
             let key = self.buffer.append(|into| {
                 if nameless {
-                    self.keys.write_nameless(into, self.domain, counted, limit);
+                    self.keys.write_nameless(into, self.realm, counted, limit);
                 } else {
-                    self.keys.write(into, self.domain, counted, limit);
+                    self.keys.write(into, self.realm, counted, limit);
                 }
             });
             self.wanted.push(Planned {
@@ -130,25 +134,26 @@ impl<'p, 'r> Draft<'p, 'r> {
             Some(found) if !compat => found.rule,
             _ => self.policy.overrides(),
         };
-        let counted: SmallVec<[(&[u8], &[u8]); 4]> = match found {
-            Some(found) if !(compat && shares_a_value(found, descriptor)) => found
-                .counted
-                .iter()
-                .map(|entry| (entry.key, entry.value.as_ref()))
-                .collect(),
+        let counted: SmallVec<[Part<'_>; 4]> = match found {
+            Some(found) if !(compat && shares_a_value(found, descriptor)) => {
+                found.counted.iter().map(part).collect()
+            }
             _ => descriptor
                 .entries
                 .iter()
-                .map(|entry| (&entry.key[..], &entry.value[..]))
+                .map(|entry| Part {
+                    key: &entry.key,
+                    value: &entry.value,
+                    secret: self.policy.is_secret(&entry.key),
+                })
                 .collect(),
         };
+        let counted = counted.iter().copied();
         let key = self.buffer.append(|into| {
             if compat {
-                self.keys
-                    .write_nameless(into, self.domain, counted.into_iter(), &limit);
+                self.keys.write_nameless(into, self.realm, counted, &limit);
             } else {
-                self.keys
-                    .write_override(into, self.domain, counted.into_iter(), &limit);
+                self.keys.write_override(into, self.realm, counted, &limit);
             }
         });
         self.wanted.push(Planned {
@@ -209,6 +214,14 @@ fn shares_a_value(found: &Found<'_, '_>, descriptor: &Descriptor) -> bool {
         && counted
             .into_iter()
             .any(|(counted, entry)| counted.value[..] != entry.value[..] && counted.value.contains(&b'*'))
+}
+
+fn part<'a>(entry: &'a Counted<'_>) -> Part<'a> {
+    Part {
+        key: entry.key,
+        value: &entry.value,
+        secret: entry.secret,
+    }
 }
 
 /// A limit that a request brought along, counted in a sliding window, or as the reference counts.

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use bytes::Bytes;
-use hashbrown::HashMap;
 
 use super::observer::{Observer, Tally, Uncounted};
 use super::throttle::Throttle;
@@ -65,31 +63,19 @@ impl Policies {
 /// One set of policies and what counts the calls under it.
 pub(super) struct Live {
     policies: PolicySet,
-    places: HashMap<Bytes, usize>,
     tallies: Vec<Arc<dyn Tally>>,
 }
 
 impl Live {
     fn new(generation: u64, policies: PolicySet, observer: &dyn Observer) -> Self {
-        let (tallies, places) = {
-            let in_order: Vec<&Policy> = policies.policies().iter().collect();
-            let places = in_order
-                .iter()
-                .enumerate()
-                .map(|(place, policy)| (policy.domain().clone(), place))
-                .collect();
-            (observer.opens(generation, &in_order), places)
-        };
-        Self {
-            policies,
-            places,
-            tallies,
-        }
+        let in_order: Vec<&Policy> = policies.policies().iter().collect();
+        let tallies = observer.opens(generation, &in_order);
+        Self { policies, tallies }
     }
 
     /// The policy about `domain` and its place among all.
     pub(super) fn find(&self, domain: &[u8]) -> Option<(usize, &Policy)> {
-        Some((*self.places.get(domain)?, self.policies.policy(domain)?))
+        self.policies.find(domain)
     }
 
     /// The domains that policies are about, for a person to read.

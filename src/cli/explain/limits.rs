@@ -7,7 +7,7 @@ use crate::domain::limit::{Algorithm, Grid, Limit, Unit};
 use crate::domain::time::Micros;
 use crate::policy::Limits;
 use crate::policy::trace::{End, Step};
-use crate::store::key::Keys;
+use crate::store::key::{Keys, Part, Realm};
 
 use super::{Explanation, Met, readable};
 
@@ -28,14 +28,20 @@ pub(super) fn limits_of<'e>(explanation: &Explanation<'e>) -> Vec<(&'e Limit, St
     let keys = Keys::new(PREFIX);
     let key = |limit: &Limit| {
         let mut key = Vec::new();
-        let entries = found
-            .counted
-            .iter()
-            .map(|entry| (entry.key, entry.value.as_ref()));
+        // What is secret is written as a word: a hash of it under no real secret would name no counter.
+        let entries = found.counted.iter().map(|entry| Part {
+            key: entry.key,
+            value: if entry.secret { b"(secret)" } else { &entry.value },
+            secret: false,
+        });
+        let realm = Realm {
+            domain: explanation.domain,
+            shard_by: policy.shard_by(),
+        };
         if policy.is_nameless(limits) {
-            keys.write_nameless(&mut key, explanation.domain, entries, limit);
+            keys.write_nameless(&mut key, realm, entries, limit);
         } else {
-            keys.write(&mut key, explanation.domain, entries, limit);
+            keys.write(&mut key, realm, entries, limit);
         }
         readable(&key)
     };

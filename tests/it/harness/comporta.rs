@@ -94,6 +94,11 @@ impl Comporta {
         super::http::get::<&str>(&self.admin, "/metrics", &[]).body
     }
 
+    /// What it has printed so far.
+    pub fn printed(&self) -> String {
+        self.process.printed()
+    }
+
     /// Waits until it has printed a line that contains `text`.
     pub fn wait_for_line(&mut self, text: &str) {
         self.process.wait_for_line(text);

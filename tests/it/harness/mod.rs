@@ -1,6 +1,7 @@
 //! Starts the real programs: our own binary, a Redis server and an Envoy, each on ports of its own, and ends them with
 //! the test that asked for them.
 
+pub mod allocator;
 pub mod comporta;
 pub mod envoy;
 pub mod http;
