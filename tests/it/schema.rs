@@ -70,6 +70,8 @@ fn policies(folder: &str, into: &mut Vec<PathBuf>) {
 #[test]
 fn good_policies_are_good_by_the_schema() {
     let mut files = vec![repository("deploy/policy.yaml")];
+    let examples = fs::read_dir(repository("deploy/policies")).expect("the examples");
+    files.extend(examples.map(|example| example.expect("an entry").path().join("policy.yaml")));
     for folder in ["tests/policies/good", "tests/scenarios/policies"] {
         policies(folder, &mut files);
     }
