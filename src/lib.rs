@@ -50,6 +50,12 @@
 //!   script needs only to know what fits, so it stays cheap, and there is one place that makes a decision.
 //! * Counts are held up to 2^40 - 1, so that a fixed window's state is twelve bytes and a sliding window's seventeen.
 //! * A limit of zero is decided without its counter: nothing is ever in it.
+//! * Under `--shadow` every check is weighed and charged as one that cannot refuse. Statuses say what it would do,
+//!   headers do not: a caller is not told to hold back for a limit that nobody holds it to. Under `compat` headers stay,
+//!   as the reference has them.
+//! * Under `compat` a limit that a request brings along takes nothing over from the rule, as in the reference; else it
+//!   keeps what the rule says beside its limit.
+//! * `/json` does not take hits that are given back: to the reference the field is unknown there.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
 //! * A bucket that holds more than a lowered limit allows is cut off before it drains, not after: a caller that is

@@ -23,7 +23,10 @@ pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> 
 }
 
 /// The same set, if a server can do what it asks for: replies cannot be held yet.
-fn servable(set: PolicySet) -> Result<PolicySet, Problems> {
+///
+/// # Errors
+/// Every rule that asks for more.
+pub fn servable(set: PolicySet) -> Result<PolicySet, Problems> {
     let delayed = |rule: &Rule| {
         let origin = rule.origin.as_ref()?;
         let message = format!(

@@ -329,6 +329,35 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_shows_the_last_that_refuses_and_only_then_the_nearest() {
+        let (first, second) = (limit("a", 5, Unit::Minute, 1), limit("b", 7, Unit::Day, 1));
+        let (room, over) = (fits(0, None), spent(Some(9)));
+        let told = |met: [(Verdict, &Decision); 2]| {
+            let limits = [&first, &second];
+            let met: Vec<_> = met
+                .into_iter()
+                .zip(limits)
+                .map(|((verdict, decision), limit)| (verdict, Budget { limit, decision }))
+                .collect();
+            let mut headers = SmallVec::new();
+            add_as_reference(HeaderStyle::Draft03, &DraftNames::default(), &met, &mut headers);
+            format!("{}: {}", headers[0].name, headers[0].value)
+        };
+        let (passes, refuses) = (Verdict::UnderLimit, Verdict::OverLimit);
+        assert_eq!(told([(refuses, &over), (refuses, &over)]), "RateLimit-Limit: 7");
+        assert_eq!(
+            told([(refuses, &over), (passes, &over)]),
+            "RateLimit-Limit: 5",
+            "the other is only watched"
+        );
+        assert_eq!(
+            told([(passes, &room), (passes, &over)]),
+            "RateLimit-Limit: 5",
+            "the first of a tie"
+        );
+    }
+
+    #[test]
     fn both_shows_both_and_off_nothing() {
         let limit = limit("a", 1, Unit::Second, 1);
         assert_eq!(shown(HeaderStyle::Both, &[(&limit, fits(1, None))]).len(), 5);

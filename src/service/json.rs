@@ -82,19 +82,19 @@ impl From<Message> for Value {
 fn write(answer: RateLimitResponse) -> Value {
     let mut message = Message::default();
     message.put("overallCode", code(answer.overall_code));
-    message.put("statuses", list(answer.statuses, status));
+    message.put("statuses", list(&answer.statuses, status));
     message.put(
         "responseHeadersToAdd",
-        list(answer.response_headers_to_add, field),
+        list(&answer.response_headers_to_add, field),
     );
-    message.put("requestHeadersToAdd", list(answer.request_headers_to_add, field));
+    message.put("requestHeadersToAdd", list(&answer.request_headers_to_add, field));
     message.put("rawBody", base64(&answer.raw_body));
     message.put("dynamicMetadata", answer.dynamic_metadata.map(structure));
     message.into()
 }
 
-fn list<T>(items: Vec<T>, write: fn(T) -> Value) -> Value {
-    items.into_iter().map(write).collect()
+fn list<T>(items: &[T], write: fn(&T) -> Value) -> Value {
+    items.iter().map(write).collect()
 }
 
 /// The name of a code; nothing for the one that is zero.
@@ -106,10 +106,10 @@ fn code(number: i32) -> Value {
     }
 }
 
-fn status(status: DescriptorStatus) -> Value {
+fn status(status: &DescriptorStatus) -> Value {
     let mut message = Message::default();
     message.put("code", code(status.code));
-    message.put("currentLimit", status.current_limit.map(limit));
+    message.put("currentLimit", status.current_limit.as_ref().map(limit));
     message.put("limitRemaining", status.limit_remaining);
     // Ours are whole seconds.
     let until_reset = status
@@ -119,9 +119,9 @@ fn status(status: DescriptorStatus) -> Value {
     message.into()
 }
 
-fn limit(limit: RateLimit) -> Value {
+fn limit(limit: &RateLimit) -> Value {
     let mut message = Message::default();
-    message.put("name", limit.name);
+    message.put("name", limit.name.as_str());
     message.put("requestsPerUnit", limit.requests_per_unit);
     message.put(
         "unit",
@@ -135,7 +135,7 @@ fn limit(limit: RateLimit) -> Value {
     message.into()
 }
 
-fn field(header: WireHeader) -> Value {
+fn field(header: &WireHeader) -> Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut message = Message::default();
     message.put("key", text(&header.key));

@@ -181,7 +181,7 @@ fn frames_reach_every_kind_of_rule() {
     use proptest::test_runner::TestRunner;
     let (set, keys, mut runner) = (policies(), Keys::new("comporta"), TestRunner::deterministic());
     let (mut limited, mut unlimited, mut several) = (0, 0, 0);
-    for _ in 0..500 {
+    for _ in 0..2_000 {
         let wire = any_request().new_tree(&mut runner).expect("a request").current();
         let Ok(asked) = convert::request(wire) else {
             continue;

@@ -80,11 +80,12 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-const POLICY: [&str; 8] = [
+const POLICY: [&str; 9] = [
     "bytes",
     "granit_parser",
     "hashbrown",
     "ipnet",
+    "memchr",
     "serde_json",
     "siphasher",
     "smallvec",

@@ -1,5 +1,6 @@
-//! What envoyproxy/ratelimit does, done by us: every case of `tests/conformance/cases.yaml` under `compat: reference`,
-//! but for what `tests/conformance/exceptions.yaml` says; and how our own ways differ, no more and no less than it says.
+//! What envoyproxy/ratelimit does, done by us: every case of `tests/conformance/cases.yaml` holds under
+//! `compat: reference`, but for what `tests/conformance/exceptions.yaml` says; and our own ways differ as it says, no more
+//! and no less.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

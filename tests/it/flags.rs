@@ -86,6 +86,24 @@ fn the_three_headers_have_the_names_they_are_given() {
 }
 
 #[test]
+fn under_compat_hits_are_given_back_and_never_beyond_empty() {
+    let comporta = Comporta::serve_text(POLICY, &["--compat=reference"]);
+    let client = comporta.client();
+    let ask = |hits, gives_back| {
+        let mut request = request("edge", &["many=a"]);
+        request.descriptors[0].hits_addend = Some(hits);
+        request.descriptors[0].is_negative_hits = gives_back;
+        let answer = client.send(request).expect("an answer");
+        (answer.overall_code(), answer.statuses[0].limit_remaining)
+    };
+    assert_eq!(ask(98, false), (Code::Ok, 2));
+    assert_eq!(ask(3, true).0, Code::Ok);
+    assert_eq!(ask(0, false), (Code::Ok, 5));
+    assert_eq!(ask(1000, true).0, Code::Ok);
+    assert_eq!(ask(0, false), (Code::Ok, 100));
+}
+
+#[test]
 fn flags_are_read_from_the_environment_and_a_mistake_ends_the_start() {
     for (name, value) in [("COMPORTA_SHADOW", "maybe"), ("COMPORTA_HEADER_LIMIT", "no name")] {
         let output = command(["serve", "nowhere.yaml"])

@@ -52,8 +52,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(POLICY)
+    }
+
+    fn with(policy: &str) -> Self {
         let policies =
-            PolicySet::parse(&[("policy.yaml".to_owned(), POLICY.as_bytes().to_vec())]).expect("sound");
+            PolicySet::parse(&[("policy.yaml".to_owned(), policy.as_bytes().to_vec())]).expect("sound");
         let clock = ManualClock::at(Timestamp::from_micros(1_790_000_010_000_000));
         let limiter = Limiter::new(
             0,
@@ -184,6 +188,29 @@ async fn it_keeps_what_the_rule_says_of_shadow() {
     for _ in 0..3 {
         assert_eq!(bench.shown("watched", Some((1, Unit::Hour))).await.0, OK);
     }
+}
+
+#[tokio::test]
+async fn under_compat_it_takes_nothing_over_from_the_rule() {
+    let policy = POLICY.replace("domain: edge", "domain: edge\ncompat: reference")
+        + "  - { key: shared, value: 'a*', share_threshold: true, rate_limit: { rate: 9/hour } }\n";
+    let bench = Bench::with(&policy);
+    let unnamed = |count| Some((count, String::new()));
+    assert_eq!(
+        bench.shown("watched", Some((1, Unit::Hour))).await,
+        (OK, 0, unnamed(1))
+    );
+    assert_eq!(
+        bench.shown("watched", Some((1, Unit::Hour))).await,
+        (OVER, 0, unnamed(1))
+    );
+    assert_eq!(bench.ask("watched", Some((1, Unit::Hour))).await.verdict, OVER);
+    // Counted by the value, where the rule counts all that its pattern matches as one.
+    assert_eq!(
+        bench.shown("shared", Some((5, Unit::Hour))).await,
+        (OK, 4, unnamed(5))
+    );
+    assert_eq!(bench.shown("shared", None).await, (OK, 8, unnamed(9)));
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ fn rows() -> Vec<Row> {
     let (_, section) = readme
         .split_once("### What each algorithm admits")
         .expect("the section");
+    let section = section.split("\n## ").next().expect("its text");
     let table = section.lines().filter(|line| line.starts_with("| `"));
     table
         .map(|line| {

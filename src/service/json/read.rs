@@ -20,10 +20,10 @@ pub(super) fn request(bytes: &[u8]) -> Option<RateLimitRequest> {
             match name {
                 "domain" => request.domain = given(value, text)?.unwrap_or_default(),
                 "descriptors" => {
-                    request.descriptors = given(value, |value| list(value, descriptor))?.unwrap_or_default()
+                    request.descriptors = given(value, |value| list(value, descriptor))?.unwrap_or_default();
                 }
                 "hitsAddend" | "hits_addend" => {
-                    request.hits_addend = given(value, small)?.unwrap_or_default()
+                    request.hits_addend = given(value, small)?.unwrap_or_default();
                 }
                 _ => return None,
             }
@@ -129,7 +129,9 @@ fn natural(number: &Number) -> Option<u64> {
     number.as_u64().or_else(|| {
         let float = number.as_f64()?;
         let is_natural = float.fract() == 0.0 && (0.0..TOO_LARGE).contains(&float);
-        is_natural.then_some(float as u64)
+        #[allow(clippy::cast_sign_loss)] // It has none.
+        let natural = float as u64;
+        is_natural.then_some(natural)
     })
 }
 
