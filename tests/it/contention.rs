@@ -105,7 +105,7 @@ fn groups_that_cross_are_charged_whole() {
     let limit = limit(Algorithm::SlidingWindow, 300, Unit::Minute);
     let keys = |connection: u64| {
         let mut keys: Vec<_> = (0..5).map(|key| format!("crossed-{key}").into_bytes()).collect();
-        if connection % 2 == 0 {
+        if connection.is_multiple_of(2) {
             keys.reverse();
         }
         keys
