@@ -3,7 +3,7 @@
 
 use super::Fit;
 use super::arith::{effective_now, mul_div};
-use crate::domain::limit::{Algorithm, Level, Limit, Rate};
+use crate::domain::limit::{Level, Limit, Rate};
 use crate::domain::time::{Micros, Timestamp};
 
 /// What is in a bucket: `level.whole + level.part ÷ per` hits at the moment `at`.
@@ -100,13 +100,10 @@ impl Bucket {
         self.time_to_reach(limit.rate(), Level::default())
     }
 
-    /// How long until `asked` hits fit. A token bucket holds them beside what is in it; a leaky bucket, and a call
-    /// larger than the bucket, wait until it is empty.
+    /// How long until `asked` hits, at least one, fit. A token bucket holds them beside what is in it; a leaky bucket,
+    /// whose capacity is one, and a call larger than the bucket wait until it is empty.
     fn wait_for(&self, limit: &Limit, asked: u64) -> Micros {
-        let free = match limit.algorithm() {
-            Algorithm::LeakyBucket => 0,
-            _ => u64::from(limit.capacity()),
-        };
+        let free = u64::from(limit.capacity());
         self.time_to_reach(
             limit.rate(),
             Level {
@@ -183,7 +180,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::limit::{LimitSpec, Period, Unit};
+    use crate::domain::limit::{Algorithm, LimitSpec, Period, Unit};
 
     fn bucket_of(count: u32, burst: u32) -> Limit {
         Limit::new(LimitSpec {

@@ -3,7 +3,9 @@
 
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)] // Moments of this century fit either way.
 
+mod charging;
 mod codec;
+mod edges;
 
 use std::sync::Arc;
 

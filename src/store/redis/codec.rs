@@ -51,8 +51,7 @@ fn argument(group: &Group<'_>, check: &Check<'_>, last: bool) -> [u8; CHECK] {
         Charge::Always => 2,
     };
     let free = match limit.algorithm() {
-        Algorithm::LeakyBucket => 0,
-        Algorithm::TokenBucket => limit.capacity(),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => limit.capacity(),
         Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::SlidingLog => limit.count(),
     };
     let (per, micros) = match limit.grid() {

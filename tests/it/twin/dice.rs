@@ -50,6 +50,8 @@ impl Dice {
             let count = match self.below(12) {
                 0 => 0,
                 1 => u32::MAX,
+                // About where marks of a log begin to be shared.
+                2 => 9_999 + self.below(3) as u32,
                 _ => self.magnitude(u64::from(u32::MAX)) as u32,
             };
             let unit = self.pick(&Unit::ALL);

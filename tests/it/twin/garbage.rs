@@ -110,8 +110,8 @@ fn moment(dice: &mut Dice, now: u64) -> u64 {
         0 => dice.pick(&[0, 1, INEXACT - 1, INEXACT, (1 << 56) - 1]),
         1 => dice.below(1 << 56),
         2 => now + dice.below(2_000_003),
-        3 => now - dice.below(2_000_003),
-        _ => now - dice.magnitude(1 << 40),
+        3 => now.saturating_sub(dice.below(2_000_003)),
+        _ => now.saturating_sub(dice.magnitude(1 << 40)),
     }
 }
 
@@ -164,9 +164,11 @@ fn almost_state(dice: &mut Dice, limit: &Limit, now: u64) -> Vec<u8> {
     bytes
 }
 
-/// A log whose running total is about to wrap, or has wrapped.
+/// A log whose running total is about to wrap, or has wrapped. One of its marks may stop counting just now.
 fn almost_full_log(dice: &mut Dice, limit: &Limit, now: u64) -> Vec<Vec<u8>> {
-    let mut at = now - dice.magnitude(2 * limit.period().length().get()).min(now);
+    let period = limit.period().length().get();
+    let expired = if dice.one_in(2) { period } else { 0 };
+    let mut at = now.saturating_sub(expired + dice.magnitude(period));
     let mut total = TOTALS - 1 - dice.below(30);
     let mut marks = Vec::new();
     for _ in 0..1 + dice.below(12) {
@@ -174,7 +176,13 @@ fn almost_full_log(dice: &mut Dice, limit: &Limit, now: u64) -> Vec<Vec<u8>> {
             at: Timestamp::from_micros(at),
             total,
         }));
-        at += dice.magnitude((now + 2_000_000).saturating_sub(at).max(1));
+        at = if dice.one_in(3) {
+            at.max(now.saturating_sub(period - dice.below(2)))
+        } else if at + period < now {
+            at + dice.magnitude(now - period - at)
+        } else {
+            at + dice.magnitude((now + 2_000_000).saturating_sub(at).max(1))
+        };
         total = (total + 1 + dice.below(u64::from(limit.count()) / 8 + 8)) % TOTALS;
     }
     marks

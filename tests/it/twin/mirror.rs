@@ -19,7 +19,13 @@ pub struct Mirror {
     logs: HashMap<Vec<u8>, Log>,
     /// What no counter holds, as Redis dumps it.
     odd: HashMap<Vec<u8>, Vec<u8>>,
-    ttls: HashMap<Vec<u8>, Micros>,
+    lives: HashMap<Vec<u8>, Lives>,
+}
+
+/// How long state should live, and between which of Redis's milliseconds it was written, once that is known.
+struct Lives {
+    millis: u64,
+    written: Option<(u64, u64)>,
 }
 
 /// A mirror that is asked at a moment.
@@ -29,7 +35,7 @@ impl Mirror {
     /// Says what Redis has been made to hold under `key`: `elements` are those of a list.
     pub fn plant(&mut self, key: &[u8], kind: &str, elements: &[Vec<u8>], dump: Vec<u8>) {
         self.forget(key);
-        self.ttls.remove(key);
+        self.lives.remove(key);
         let key = key.to_vec();
         match kind {
             "string" => drop(self.strings.insert(key, elements[0].clone())),
@@ -87,14 +93,21 @@ impl Mirror {
                 "{what}: a {other} under a counter's key"
             ),
         }
-        if let (Some(ttl), true) = (self.ttls.get(key), found.kind != "none") {
-            let wanted = ttl.ceil_millis().max(3_600_000) as i64;
-            // Real time went on since it was set.
+        if let (Some(lives), true) = (self.lives.get(key), found.kind != "none") {
+            let (from, to) = lives.written.expect("a call that has ended");
+            let (from, to) = (from + lives.millis, to + lives.millis);
             assert!(
-                found.lives <= wanted && found.lives > wanted - 60_000,
-                "{what}: lives {} ms, should {wanted}",
-                found.lives
+                found.ends.0 <= to && from <= found.ends.1,
+                "{what}: ends in {:?}, should in {from} to {to}",
+                found.ends
             );
+        }
+    }
+
+    /// Says that what was written since the last time was written between these two moments.
+    pub fn wrote_between(&mut self, from: u64, to: u64) {
+        for lives in self.lives.values_mut() {
+            lives.written.get_or_insert((from, to));
         }
     }
 }
@@ -132,7 +145,14 @@ impl Counters for MirrorAt<'_> {
             self.0.strings.insert(key.clone(), bytes);
         }
         let lives = Micros::new(lives.get() + seen.now.since(self.1).get());
-        self.0.ttls.insert(key, lives);
+        let millis = lives.ceil_millis().max(3_600_000);
+        self.0.lives.insert(
+            key,
+            Lives {
+                millis,
+                written: None,
+            },
+        );
     }
 }
 
@@ -142,13 +162,15 @@ pub struct Found {
     /// A string as its only one.
     elements: Vec<Vec<u8>>,
     dump: Vec<u8>,
-    lives: i64,
+    /// Between which milliseconds it ends.
+    ends: (u64, u64),
 }
 
 impl Found {
     /// What is under `keys`, asked at once.
     pub fn under(connection: &mut redis::Connection, keys: &[Vec<u8>]) -> Vec<Self> {
         let mut pipe = redis::pipe();
+        let before = millis(connection);
         for key in keys {
             pipe.cmd("TYPE")
                 .arg(key)
@@ -158,6 +180,7 @@ impl Found {
                 .arg(key);
         }
         let found: Vec<redis::Value> = pipe.query(connection).expect("kinds, times to live and dumps");
+        let after = millis(connection);
         let mut pipe = redis::pipe();
         let mut kinds = Vec::new();
         for (key, found) in keys.iter().zip(found.chunks(3)) {
@@ -180,7 +203,11 @@ impl Found {
                     "list" => redis::from_redis_value(content).expect("elements"),
                     _ => Vec::new(),
                 },
-                lives: redis::from_redis_value_ref(&found[1]).expect("milliseconds"),
+                ends: {
+                    let lives: i64 = redis::from_redis_value_ref(&found[1]).expect("milliseconds");
+                    let lives = u64::try_from(lives).unwrap_or_default();
+                    (before + lives, after + lives)
+                },
                 dump: redis::from_redis_value_ref::<Option<Vec<u8>>>(&found[2])
                     .expect("a dump")
                     .unwrap_or_default(),
@@ -188,6 +215,12 @@ impl Found {
             })
             .collect()
     }
+}
+
+/// The server's clock.
+pub fn millis(connection: &mut redis::Connection) -> u64 {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(connection).expect("the server's time");
+    seconds * 1_000 + micros / 1_000
 }
 
 pub fn mark_bytes(mark: Mark) -> Vec<u8> {

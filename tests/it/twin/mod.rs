@@ -18,11 +18,16 @@ use redis::Value;
 
 use self::dice::Dice;
 use self::garbage::Garbage;
-use self::mirror::{Found, Mirror, MirrorAt};
+use self::mirror::{Found, Mirror, MirrorAt, millis};
 use crate::harness;
 
 const START: u64 = 1_790_000_000_000_000;
-const YEAR: u64 = 365 * 86_400_000_000;
+const DAY: u64 = 86_400_000_000;
+const YEAR: u64 = 365 * DAY;
+const MARCH_2100: u64 = 4_107_542_400_000_000;
+
+/// A bucket that fills now drains within 100 years, and Lua can still add the two.
+const LATEST: u64 = (1 << 53) - 3_200_000_000_000_000;
 
 /// Counters that groups of a run are about.
 const PLACES: u64 = 5;
@@ -56,8 +61,14 @@ impl Run {
         Self {
             limits,
             name: format!("{name}{seed}"),
-            now: START + dice.below(YEAR),
             compat: dice.one_in(4),
+            now: match dice.below(8) {
+                // The first days there are, and the end of a February that leaps in no century but each fourth.
+                0 => dice.magnitude(8 * DAY),
+                1 => MARCH_2100 - dice.magnitude(400 * DAY),
+                2 => dice.below(LATEST),
+                _ => START + dice.below(YEAR),
+            },
             mirror: Mirror::default(),
             dice,
         }
@@ -77,18 +88,22 @@ impl Run {
 
     fn step_clock(&mut self) {
         let place = self.any_place();
+        let period = self.limits[place].period().length().get();
         let dice = &mut self.dice;
-        self.now = match dice.below(24) {
-            0 => self.now - dice.below(1_000_001),
-            1 => self.now - 1_000_000 - dice.below(3),
-            2 => self.now - dice.magnitude(YEAR),
-            3 => self.now + dice.magnitude(YEAR),
-            4..=7 => self.now,
-            8 | 9 => self.now + dice.magnitude(2 * self.limits[place].period().length().get()),
-            _ => self.now + dice.magnitude(5_000_000),
+        let now = self.now;
+        self.now = match dice.below(27) {
+            0 => now.saturating_sub(dice.below(1_000_001)),
+            1 => now.saturating_sub(1_000_000 + dice.below(3)),
+            2 => now.saturating_sub(dice.magnitude(YEAR)),
+            3 => now + dice.magnitude(YEAR),
+            4..=7 => now,
+            8 | 9 => now + dice.magnitude(2 * period),
+            // To the microsecond where something ends, or where a clock counts as set back from a window's start.
+            10 => now + period - dice.below(2),
+            11 => (now / period * period).saturating_sub(999_999 + dice.below(3)),
+            _ => now + dice.magnitude(5_000_000),
         };
-        // Far from where a moment less a span would be none.
-        self.now = self.now.clamp(START / 2, 2 * START);
+        self.now = self.now.min(LATEST);
     }
 
     /// Other numbers, another period, and now and then another algorithm over the same key.
@@ -188,7 +203,7 @@ fn lua_decides_and_stores_what_rust_does() {
     let mut connection = server.connect();
     runtime.block_on(async {
         let store = harness::store::connect(&server, TimeSource::Caller).await;
-        for seed in 0..400 {
+        for seed in 0..300 {
             let mut run = Run::new("single", seed);
             for step in 0..80 {
                 run.step_clock();
@@ -204,6 +219,7 @@ fn lua_decides_and_stores_what_rust_does() {
                 };
                 let now = Timestamp::from_micros(run.now);
                 let what = format!("seed {seed}, step {step} at {now:?}: {checks:?}");
+                let before = millis(&mut connection);
                 let theirs = store.decide(&group, now, harness::store::far()).await;
                 let theirs = theirs.unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(
@@ -211,6 +227,7 @@ fn lua_decides_and_stores_what_rust_does() {
                     group::decide(&group, now, &mut MirrorAt(&mut mirror, now)),
                     "{what}"
                 );
+                mirror.wrote_between(before, millis(&mut connection));
                 run.mirror = mirror;
                 run.assert_same_bytes(&mut connection, &what);
             }
@@ -218,15 +235,24 @@ fn lua_decides_and_stores_what_rust_does() {
     });
 }
 
+/// The script, or what `tests/mutate-lua` has made of it.
+fn script() -> String {
+    match std::env::var_os("COMPORTA_SCRIPT") {
+        Some(path) => std::fs::read_to_string(path).expect("the script"),
+        None => script::SOURCE.to_owned(),
+    }
+}
+
 /// Has the script decide all `groups` in one call.
 fn call(
     connection: &mut redis::Connection,
+    script: &str,
     groups: &[Group<'_>],
     now: Timestamp,
 ) -> redis::RedisResult<Value> {
     let mut command = redis::cmd("EVAL");
     let checks = || groups.iter().flat_map(|group| group.checks);
-    command.arg(script::SOURCE).arg(checks().count());
+    command.arg(script).arg(checks().count());
     for check in checks() {
         command.arg(check.key);
     }
@@ -256,8 +282,8 @@ fn read(answer: Value, groups: &[Group<'_>]) -> Vec<Decisions> {
 #[test]
 fn a_batch_is_its_groups_one_after_the_other() {
     let server = harness::redis::Redis::start();
-    let mut connection = server.connect();
-    for seed in 0..400 {
+    let (mut connection, script) = (server.connect(), script());
+    for seed in 0..300 {
         let mut run = Run::new("batch", seed);
         for step in 0..40 {
             run.step_clock();
@@ -282,12 +308,14 @@ fn a_batch_is_its_groups_one_after_the_other() {
                 .collect();
             let now = Timestamp::from_micros(run.now);
             let what = format!("seed {seed}, step {step} at {now:?}: {groups:?}");
-            let answer =
-                call(&mut connection, &groups, now).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let before = millis(&mut connection);
+            let answer = call(&mut connection, &script, &groups, now)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
             for (place, (theirs, group)) in read(answer, &groups).iter().zip(&groups).enumerate() {
                 let ours = group::decide(group, now, &mut MirrorAt(&mut mirror, now));
                 assert_eq!(theirs, &ours, "group {place} of {what}");
             }
+            mirror.wrote_between(before, millis(&mut connection));
             run.mirror = mirror;
             run.assert_same_bytes(&mut connection, &what);
         }
@@ -297,8 +325,8 @@ fn a_batch_is_its_groups_one_after_the_other() {
 #[test]
 fn whatever_lies_in_its_keys_the_script_answers() {
     let server = harness::redis::Redis::start();
-    let mut connection = server.connect();
-    for seed in 0..400 {
+    let (mut connection, script) = (server.connect(), script());
+    for seed in 0..300 {
         let mut run = Run::new("odd", seed);
         for place in 0..run.limits.len() {
             if run.dice.one_in(2) {
@@ -325,8 +353,8 @@ fn whatever_lies_in_its_keys_the_script_answers() {
                 .collect();
             let now = Timestamp::from_micros(run.now);
             let what = format!("seed {seed}, step {step} at {now:?}: {groups:?}");
-            let answer =
-                call(&mut connection, &groups, now).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let answer = call(&mut connection, &script, &groups, now)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
             read(answer, &groups);
         }
     }
