@@ -68,7 +68,7 @@ impl Policy {
     /// The rules nearest to `entries`, which reach none; at most so many, the nearest first.
     pub fn nearest(&self, entries: &[Entry], most: usize) -> Vec<Near<'_>> {
         let levels = Levels::new(&self.tree);
-        let mut near: Vec<(usize, &Rule, NodeId, Vec<Difference>)> = Vec::new();
+        let mut near = Vec::new();
         for node in self.tree.nodes() {
             let Some(rule) = self.tree.rule(node) else {
                 continue;
@@ -80,17 +80,18 @@ impl Policy {
                 levels: &levels,
             };
             if let Some(differences) = comparison.differences() {
-                let cost = differences.iter().map(|difference| difference.cost()).sum();
-                near.push((cost, &self.rules[rule], node, differences));
+                let cost: usize = differences.iter().map(|difference| difference.cost()).sum();
+                let order = (cost, comparison.unlike_values(&differences), rule);
+                near.push((order, node, differences));
             }
         }
-        near.sort_by_key(|(cost, rule, ..)| (*cost, rule.index));
-        let nearest = near.first().map_or(0, |(cost, ..)| *cost);
+        near.sort_by_key(|(order, ..)| *order);
+        let nearest = near.first().map_or(0, |((cost, ..), ..)| *cost);
         near.into_iter()
             .take(most)
-            .take_while(|(cost, ..)| *cost <= nearest + SLACK)
-            .map(|(_, rule, node, differences)| Near {
-                rule,
+            .take_while(|((cost, ..), ..)| *cost <= nearest + SLACK)
+            .map(|((_, _, rule), node, differences)| Near {
+                rule: &self.rules[rule],
                 levels: levels
                     .way_to(node)
                     .into_iter()
@@ -195,6 +196,22 @@ impl Comparison<'_> {
         } else {
             Difference::Value { entry, level }
         })
+    }
+
+    /// How many values differ from the one that the rule has by more than a slip.
+    fn unlike_values(&self, differences: &[Difference]) -> usize {
+        let is_unlike = |difference: &&Difference| {
+            let Difference::Value { entry, level } = **difference else {
+                return false;
+            };
+            let exact = self.policy.tree.value(self.way[level]);
+            let words = (
+                std::str::from_utf8(&self.entries[entry].value),
+                exact.map(|exact| std::str::from_utf8(exact)),
+            );
+            !matches!(words, (Ok(sent), Some(Ok(exact))) if spelling::nearest(sent, [exact]).is_some())
+        };
+        differences.iter().filter(is_unlike).count()
     }
 
     /// Whether `entry` leads to this level from the one above it.

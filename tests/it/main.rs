@@ -10,6 +10,7 @@ mod conformance;
 mod contention;
 mod deploy;
 mod envoy;
+mod examples;
 mod explain;
 mod faults;
 mod flags;

@@ -1,5 +1,5 @@
-//! The scenarios of `tests/scenarios`, the same on every store: policy tests as users write them, run by the code that
-//! runs theirs.
+//! The scenarios of `tests/scenarios` and the tests of the policies in `deploy`, the same on every store: policy tests as
+//! users write them, run by the code that runs theirs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,10 +21,14 @@ fn all() -> Vec<(String, Test)> {
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
+    files.push(repository("deploy/policy-tests.yaml"));
+    let examples = fs::read_dir(repository("deploy/policies")).expect("the examples");
+    files.extend(examples.map(|example| example.expect("an entry").path().join("tests.yaml")));
     files.sort();
     let mut tests = Vec::new();
     for file in files {
-        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = file.strip_prefix(repository("")).expect("a file of ours");
+        let name = name.display().to_string();
         let suite = scenario::read(&file).unwrap_or_else(|unusable| {
             let said: Vec<_> = unusable.iter().map(|files| files.problems.to_string()).collect();
             panic!("{}", said.concat())

@@ -70,6 +70,8 @@ fn policies(folder: &str, into: &mut Vec<PathBuf>) {
 #[test]
 fn good_policies_are_good_by_the_schema() {
     let mut files = vec![repository("deploy/policy.yaml")];
+    let examples = fs::read_dir(repository("deploy/policies")).expect("the examples");
+    files.extend(examples.map(|example| example.expect("an entry").path().join("policy.yaml")));
     for folder in ["tests/policies/good", "tests/scenarios/policies"] {
         policies(folder, &mut files);
     }
@@ -100,5 +102,26 @@ fn mistakes_of_one_key_are_seen_by_the_schema() {
         let file = repository("tests/policies/bad").join(name).with_extension("yaml");
         assert!(Path::new(&file).is_file(), "{name}");
         assert_ne!(refused(&[file]), "", "{name}");
+    }
+}
+
+/// The README names every key, so that nobody needs the schema to know what there is.
+#[test]
+fn the_readme_names_every_key() {
+    let printed = command(["check", "--schema"]).output().expect("it starts");
+    let schema: serde_json::Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+    let readme = crate::harness::read("README.md");
+    let (_, table) = readme.split_once("### Every key").expect("a table of keys");
+    let (table, _) = table.split_once("\n### ").expect("its end");
+    let definitions = schema["$defs"].as_object().expect("definitions");
+    for object in definitions.values().chain([&schema]) {
+        for key in object["properties"]
+            .as_object()
+            .into_iter()
+            .flat_map(|keys| keys.keys())
+        {
+            let named = [format!("`{key}`"), format!("`{key}:"), format!("{{ {key}:")];
+            assert!(named.iter().any(|named| table.contains(named)), "{key}");
+        }
     }
 }

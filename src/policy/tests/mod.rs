@@ -500,3 +500,26 @@ descriptors:
         ["a policy.yaml:4:12", "b policy.yaml:5:12", "e policy.yaml:7:12"]
     );
 }
+
+#[test]
+fn the_nearest_rule_is_the_one_whose_value_was_probably_meant() {
+    let nearest = |descriptor: &str| -> Vec<String> {
+        let policy = "domain: d
+descriptors:
+  - { key: client, value: zebra, rate_limit: { rate: 1/day } }
+  - { key: client, value: acme, rate_limit: { rate: 1/day } }
+  - { key: address, cidrs: [10.0.0.0/8], rate_limit: { rate: 1/day } }
+  - { key: path, value: /a/b, descriptors: [{ key: m, rate_limit: { rate: 1/day } }] }
+  - { key: path, value: /a/*, rate_limit: { rate: 1/day } }
+";
+        let set = PolicySet::parse(&[("policy.yaml", policy)]).expect("a good policy");
+        let entries = entries(descriptor);
+        let near = set.policies()[0].nearest(&entries, 3);
+        near.iter().map(|near| near.rule.path.to_string()).collect()
+    };
+    assert_eq!(nearest("client=acmee"), ["client=acme", "client=zebra"]);
+    assert_eq!(nearest("address=11.0.0.1"), ["address=10.0.0.0/8"]);
+    // Hidden by the exact value, and a level above the other.
+    assert_eq!(nearest("path=/a/b"), ["path=/a/*", "path=/a/b/m"]);
+    assert_eq!(nearest("unlike=anything"), [""; 0]);
+}

@@ -149,6 +149,15 @@ proptest! {
             let entry = |(key, value): &(&'static str, &'static str)| Entry { key: (*key).into(), value: (*value).into() };
             let entries: Vec<Entry> = descriptor.iter().map(entry).collect();
             let found = set.policies()[0].find(&entries);
+            // What is explained is what is decided.
+            let trace = set.policies()[0].trace(&entries);
+            let told = match &trace.end {
+                trace::End::Rule(told) => Some(told.rule.index),
+                _ => None,
+            };
+            prop_assert_eq!(told, found.as_ref().map(|found| found.rule.index));
+            let misses = set.policies()[0].nearest(&entries, 3);
+            prop_assert!(found.is_some() || misses.iter().all(|near| !near.differences.is_empty()), "{:?} in\n{}", descriptor, policy);
             let name = found.as_ref().map(|found| match found.limits {
                 Limits::Held(limits) => limits[0].name().to_string(),
                 Limits::Unlimited => String::new(),
