@@ -191,3 +191,47 @@ proptest! {
         decide_on(&limit, Stored::State(State::Log(view)), &calls);
     }
 }
+
+#[test]
+fn numbers_that_lua_cannot_hold_are_no_state() {
+    let limit = limit(Algorithm::FixedWindow, 3, Unit::Second);
+    let read = |start: u64| {
+        let bytes = [&start.to_be_bytes()[1..], &[0, 0, 0, 0, 1]].concat();
+        State::decode(&limit, &bytes)
+    };
+    // The first second that ends behind 2^53, and then 2^53 itself on a bucket, which has no grid.
+    assert!(read(9_007_199_254_000_000).is_some());
+    assert!(read(9_007_199_255_000_000).is_none());
+    let limit = super::limit(Algorithm::TokenBucket, 1, Unit::Second);
+    let state = |at: u64| {
+        [
+            &at.to_be_bytes()[1..],
+            &[0; 11],
+            &[1],
+            &[0; 4],
+            &[0x0f, 0x42, 0x40],
+        ]
+        .concat()
+    };
+    assert!(State::decode(&limit, &state((1 << 53) - 1)).is_some());
+    assert!(State::decode(&limit, &state(1 << 53)).is_none());
+}
+
+#[test]
+fn a_state_is_empty_once_all_is_given_back() {
+    for algorithm in Algorithm::ALL {
+        let limit = limit(algorithm, 3, Unit::Minute);
+        let check = check(&limit, Hits::take(1));
+        let mut seen = Seen::read(&check, None, at(START));
+        assert!(seen.state.is_empty(), "{algorithm:?}");
+        seen.take(&check, 1);
+        assert!(!seen.state.is_empty(), "{algorithm:?}");
+        seen.give_back(2);
+        // What is left of a log only its store can say.
+        assert_eq!(
+            seen.state.is_empty(),
+            algorithm != Algorithm::SlidingLog,
+            "{algorithm:?}"
+        );
+    }
+}
