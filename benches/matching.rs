@@ -4,10 +4,9 @@
 //!     cargo bench --bench matching -- cidrs   the cases whose names contain this
 //!
 //! Every case runs in a process of its own, so that memory is its own as well; freed memory is given back at once, or
-//! it would look as if it were held. Where valgrind is installed,
-//! instructions per match are counted too: unlike time they do not depend on who else uses the machine, and they tell
-//! more work from more cache misses. The loop over one descriptor finds everything in the cache, the one over all of
-//! them in random order finds next to nothing there.
+//! it would look as if it were held. Where valgrind is installed, instructions per match are counted too: unlike time
+//! they do not depend on who else uses the machine, and they tell more work from more cache misses. The loop over one
+//! descriptor finds everything in the cache, the one over all of them in random order finds next to nothing there.
 
 #![allow(missing_docs, clippy::pedantic, clippy::print_stdout, clippy::unwrap_used)]
 
