@@ -52,6 +52,11 @@
 //! * A limit of zero is decided without its counter: nothing is ever in it.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
+//! * A reload compares the bytes of all files, in their order: what says the same is no reload. Folders are watched and,
+//!   for what a watch cannot see, files are looked at every ten seconds. A folder of several files that has lost one is a
+//!   set like any other; one that has lost all is not.
+//! * What starts afresh at a reload is found by comparing counter keys, so that it cannot differ from what stores do.
+//! * Old policies are freed by whoever replaced them, once no call is under them: a large set takes a while to go.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
 
 pub mod cli;

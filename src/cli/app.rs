@@ -7,18 +7,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::mounts;
 use super::settings::{OnStoreFailure, Settings, StoreSettings};
-use super::sources;
+use super::sources::{self, Source};
+use super::watch::Watch;
 use crate::clock::{Clock, SystemClock};
 use crate::domain::check::Group;
 use crate::domain::time::Timestamp;
 use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
 use crate::policy::problem::Problems;
-use crate::service::admin::MetricsPage;
+use crate::service::admin::{MetricsPage, Operators};
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
+use crate::service::reload::{self, Reloader};
 use crate::service::server::{Bound, ServerError};
+use crate::service::source::{Hints, PolicySource};
 use crate::store::fallback::Fallback;
 use crate::store::key::Keys;
 use crate::store::memory::Memory;
@@ -29,7 +33,9 @@ use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 /// A server that is bound and knows its policy, but answers nothing yet.
 pub struct App {
     settings: Settings,
+    sources: Vec<Source>,
     policies: PolicySet,
+    hints: Arc<Hints>,
     bound: Bound,
 }
 
@@ -58,7 +64,8 @@ impl App {
     /// # Errors
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
-        let policies = sources::load(&settings.policies, settings.assumed).map_err(AppError::Policy)?;
+        let sources = sources::read(&settings.policies).map_err(AppError::Policy)?;
+        let policies = PolicySet::parse_assuming(&sources, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }
@@ -69,7 +76,9 @@ impl App {
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
             settings,
+            sources,
             policies,
+            hints: Arc::default(),
             bound,
         })
     }
@@ -84,6 +93,11 @@ impl App {
         self.bound.admin_addr()
     }
 
+    /// Where to ask for a reload of the policy.
+    pub fn hints(&self) -> Arc<Hints> {
+        Arc::clone(&self.hints)
+    }
+
     /// Serves until `shutdown`, then drains.
     ///
     /// # Errors
@@ -91,14 +105,18 @@ impl App {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), AppError> {
         let Self {
             settings,
+            sources,
             policies,
+            hints,
             bound,
         } = self;
         let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
         let workers = settings.server.workers;
         let (rules, domains) = (policies.limit_count(), policies.policies().len());
+        let hash = reload::hex(policies.hash());
         let metrics = Arc::new(Metrics::new(workers));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
+        let operators = operators(&settings, hints, &policies, &sources, &metrics);
         let stores = Stores::new(&settings, Arc::clone(&metrics));
         let keys = Keys::new(&settings.key_prefix);
         let headers = settings.headers;
@@ -107,7 +125,7 @@ impl App {
             let (policies, keys) = (Arc::clone(&policies), keys.clone());
             Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, headers)
         };
-        let running = bound.start(&settings.server, metrics_page(metrics), seed, limiter)?;
+        let running = bound.start(&settings.server, operators, seed, limiter)?;
         running.open().await;
         if let Some(path) = &settings.ready_file {
             write_ready_file(path, grpc, admin).map_err(|source| AppError::ReadyFile {
@@ -115,9 +133,59 @@ impl App {
                 source,
             })?;
         }
-        tracing::info!(%grpc, %admin, workers, rules, domains, "ready");
+        tracing::info!(%grpc, %admin, workers, rules, domains, hash, "ready");
         Ok(running.run(shutdown).await?)
     }
+}
+
+/// What operators see, and beside it the watch over the policy's files.
+fn operators(
+    settings: &Settings,
+    hints: Arc<Hints>,
+    policies: &Arc<Policies>,
+    sources: &[Source],
+    metrics: &Arc<Metrics>,
+) -> Operators {
+    let reloader = Reloader::new(
+        policy_files(&settings.policies, sources, hints),
+        settings.assumed,
+        Arc::clone(policies),
+        sources,
+        Arc::new(SystemClock),
+        Arc::clone(metrics) as Arc<_>,
+    );
+    Operators {
+        metrics: metrics_page(Arc::clone(metrics)),
+        policy: Arc::new(reloader.page()),
+        background: Box::pin(reloader.run()),
+    }
+}
+
+/// The files that `paths` name; what was first read of them is `sources`.
+fn policy_files(paths: &[PathBuf], sources: &[Source], hints: Arc<Hints>) -> PolicySource {
+    let paths = paths.to_owned();
+    let is_file = |path: &PathBuf| fs::metadata(path).is_ok_and(|kind| kind.is_file() || kind.is_dir());
+    if !paths.iter().all(is_file) {
+        tracing::info!("a policy that comes through a pipe can be read once, so it will not be reloaded");
+        let sources = sources.to_owned();
+        let read = Box::new(move || Ok(sources.clone()));
+        return PolicySource { read, hints };
+    }
+    for path in paths
+        .iter()
+        .filter(|path| path.is_file() && mounts::is_mount_point(path))
+    {
+        tracing::warn!(
+            file = %path.display(),
+            "this file is mounted by itself, as by `subPath`: changes to it may never arrive here; mount its folder"
+        );
+    }
+    let mut watch = Watch::new(paths.clone(), Arc::clone(&hints));
+    let read = Box::new(move || {
+        watch.follow();
+        sources::read(&paths)
+    });
+    PolicySource { read, hints }
 }
 
 fn metrics_page(metrics: Arc<Metrics>) -> MetricsPage {

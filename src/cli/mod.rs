@@ -7,9 +7,11 @@ pub mod check;
 mod descriptor;
 pub mod excerpt;
 pub mod exit;
+mod mounts;
 mod serve;
 pub mod settings;
 pub mod sources;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

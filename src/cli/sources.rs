@@ -31,14 +31,14 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
     let mut seen = HashSet::new();
     for path in paths {
         let files = files(path).unwrap_or_else(|problem| {
-            problems.push(problem);
+            problems.push(*problem);
             Vec::new()
         });
         for file in files {
             match read_once(&file, &mut seen) {
                 Ok(Some(bytes)) => sources.push((file.display().to_string(), bytes)),
                 Ok(None) => {}
-                Err(error) => problems.push(unreadable(&file, &error)),
+                Err(error) => problems.push(*unreadable(&file, &error)),
             }
         }
     }
@@ -50,7 +50,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
 }
 
 /// The files that `path` stands for: itself, or those in it.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let kind = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -62,12 +62,15 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     files.sort();
     if files.is_empty() {
         let problem = Problem::about_file(&path.display().to_string(), "there is no policy in this folder");
-        return Err(problem.with_hint("policies are the files named *.yaml or *.yml directly in it"));
+        return Err(Box::new(problem.with_hint(
+            "policies are the files named *.yaml or *.yml directly in it",
+        )));
     }
     Ok(files)
 }
 
-fn is_policy(path: &Path) -> bool {
+/// Whether a file in a folder belongs to the set, by its name.
+pub(super) fn is_policy(path: &Path) -> bool {
     let hidden = path
         .file_name()
         .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
@@ -85,12 +88,12 @@ fn read_once(file: &Path, seen: &mut HashSet<PathBuf>) -> io::Result<Option<Vec<
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Problem {
+fn unreadable(path: &Path, error: &io::Error) -> Box<Problem> {
     let path = path.display().to_string();
-    match error.kind() {
+    Box::new(match error.kind() {
         io::ErrorKind::NotFound => Problem::about_file(&path, "no such file or folder"),
         _ => Problem::about_file(&path, format!("cannot be read: {error}")),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -45,10 +45,14 @@ impl Policies {
     /// Puts `policies` in force from the next call on and returns their generation, counted from 1. Calls that are
     /// being decided finish under the policies they began with.
     pub fn publish(&self, policies: PolicySet) -> u64 {
+        self.replace(policies).0
+    }
+
+    /// As [`publish`](Self::publish), and returns as well what was in force until now: calls may still hold it.
+    pub(super) fn replace(&self, policies: PolicySet) -> (u64, Arc<Live>) {
         let generation = self.generations.fetch_add(1, Ordering::SeqCst) + 1;
-        self.current
-            .store(Arc::new(Live::new(generation, policies, self.observer.as_ref())));
-        generation
+        let next = Live::new(generation, policies, self.observer.as_ref());
+        (generation, self.current.swap(Arc::new(next)))
     }
 
     /// Who is told what happens under these policies.
@@ -64,6 +68,7 @@ impl Policies {
 
 /// One set of policies and what counts the calls under it.
 pub(super) struct Live {
+    generation: u64,
     policies: PolicySet,
     places: HashMap<Bytes, usize>,
     tallies: Vec<Arc<dyn Tally>>,
@@ -81,10 +86,21 @@ impl Live {
             (observer.opens(generation, &in_order), places)
         };
         Self {
+            generation,
             policies,
             places,
             tallies,
         }
+    }
+
+    /// Which load they are, counted from 1.
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The policies themselves.
+    pub(super) const fn set(&self) -> &PolicySet {
+        &self.policies
     }
 
     /// The policy about `domain` and its place among all.
@@ -94,13 +110,18 @@ impl Live {
 
     /// The domains that policies are about, for a person to read.
     pub(super) fn domains(&self) -> String {
+        self.domain_names().join(", ")
+    }
+
+    /// The same, one by one.
+    pub(super) fn domain_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self
             .policies
             .domains()
             .map(|domain| domain.escape_ascii().to_string())
             .collect();
         names.sort_unstable();
-        names.join(", ")
+        names
     }
 
     /// What counts the calls of `core`.

@@ -1,6 +1,7 @@
 //! Between the wire and the stores: reads what is asked, has it decided, shapes the answer; binds, serves, drains.
 
 pub mod admin;
+mod afresh;
 pub mod answer;
 pub mod client;
 mod connection;
@@ -14,8 +15,10 @@ pub mod observer;
 mod plan;
 mod random;
 mod refusal;
+pub mod reload;
 mod rls;
 pub mod server;
+pub mod source;
 mod threads;
 pub(crate) mod throttle;
 mod worker;

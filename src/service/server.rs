@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
-use super::admin::{self, MetricsPage};
+use super::admin::{self, Operators};
 use super::health::Health;
 use super::limiter::Limiter;
 use super::random::Random;
@@ -116,13 +116,13 @@ impl Bound {
     pub fn start<S: Store, C: Clock>(
         self,
         options: &ServerOptions,
-        metrics: MetricsPage,
+        operators: Operators,
         seed: u64,
         limiter: impl Fn(usize) -> Limiter<S, C> + Send + Sync + 'static,
     ) -> Result<Running, ServerError> {
         let mut threads = Threads::new();
         let (stop_admin, stop) = watch::channel(false);
-        admin::start(self.admin, self.health.clone(), metrics, stop, &mut threads)?;
+        admin::start(self.admin, self.health.clone(), operators, stop, &mut threads)?;
         let (drain, draining) = watch::channel(false);
         let terms = Terms {
             age: options.connection_age,

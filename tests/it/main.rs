@@ -13,6 +13,7 @@ mod overrides;
 mod policies;
 mod readme;
 mod recorded;
+mod reload;
 mod shared_store;
 mod shutdown;
 mod twin;
