@@ -296,7 +296,7 @@ mod tests {
         told_of(watch, || deploy("..2")).await;
         told_of(watch, || deploy("..3")).await;
         told_of(watch, || {
-            fs::write(set.join("..3/policy.yaml"), "edited").expect("written")
+            fs::write(set.join("..3/policy.yaml"), "edited").expect("written");
         })
         .await;
         told_of(watch, || fs::write(set.join("more.yaml"), "x").expect("written")).await;
