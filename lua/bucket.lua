@@ -4,6 +4,7 @@
 
 local function bucket()
   local STATE = '>I7I5I7I7'
+  local LONGEST_PERIOD = 315360000000000 -- ten years: nobody writes more, and mul_div is exact up to it
 
   -- How long the level takes to drain to `target` whole hits, rounded up.
   local function time_to_reach(whole, part, target, n, p)
@@ -23,13 +24,13 @@ local function bucket()
   end
 
   -- Whether `asked` hits fit within the wait, and what they are weighed against: moment, whole, part.
-  local function weigh(raw, now, asked, free, n, p, wait, most, most_part)
+  local function weigh(key, raw, now, asked, free, n, p, wait, most, most_part)
     local whole, part = 0, 0
     local at, stored_whole, stored_part, per
     if raw and #raw == 26 then
       at, stored_whole, stored_part, per = struct.unpack(STATE, raw)
     end
-    if at and at < EXACT and per < EXACT and stored_part < per then
+    if at and at < EXACT and per <= LONGEST_PERIOD and stored_part < per then
       whole, part = stored_whole, stored_part
       if per ~= p then
         local rest
@@ -40,6 +41,9 @@ local function bucket()
         if part == p then
           whole, part = whole + 1, 0
         end
+      end
+      if whole > most or whole == most and part > most_part then
+        whole, part = most, most_part
       end
       if now > at then
         local elapsed = now - at
@@ -56,8 +60,8 @@ local function bucket()
       elseif at - now <= OVERTAKING then
         now = at
       end
-      if whole > most or whole == most and part > most_part then
-        whole, part = most, most_part
+      if now < at then
+        put(key, now, whole, part, n, p)
       end
     end
     local target = free > asked and free - asked or 0

@@ -60,7 +60,7 @@ local function fixed_window()
   end
 
   -- Whether `asked` hits fit, and what they are weighed against: moment, start, count.
-  local function weigh(raw, now, asked, limit, grid, period)
+  local function weigh(key, raw, now, asked, limit, grid, period)
     local start, count = start_of(now, period, grid), 0
     local stored, stored_count
     if raw and #raw == 12 then
@@ -71,6 +71,8 @@ local function fixed_window()
         count = stored_count
         if stored - now <= OVERTAKING then
           now, start = stored, stored
+        else
+          put(key, now, start, count, period, grid)
         end
       elseif start == stored then
         count = stored_count

@@ -15,6 +15,9 @@
 -- nothing. Bytes that say nothing are state that could not be read: it counted as none. The caller makes verdicts and
 -- figures from that with the same arithmetic; what was to be charged has been charged.
 --
+-- State from the future, left by a clock that was set back, is written again as of now, also when nothing is charged:
+-- it would stand still until the clock has caught up.
+--
 -- Whatever lies in its keys, it does not raise. A write that Redis refuses (memory, replica) fails as the first one.
 -- Functions are made where they are needed, since a call makes anew all that it passes by.
 
@@ -58,7 +61,7 @@ for i = 1, #KEYS do
       end
       raw = ''
     end
-    fits, now, a, b, c = weigh(raw, now, asked, free, n, p, wait, most, most_part)
+    fits, now, a, b, c = weigh(key, raw, now, asked, free, n, p, wait, most, most_part)
   end
   fits = kind == GIVE_BACK or fits and asked <= largest
 

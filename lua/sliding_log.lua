@@ -104,6 +104,10 @@ local function sliding_log()
   local function weigh(key, now, asked, limit, period)
     local log, unreadable = read(key, now, period)
     if log then
+      if log.last > log.now then
+        forget(key, log)
+        redis.call('PEXPIRE', key, ttl_of(period, log.now))
+      end
       return log.used + asked <= limit, log.now, log, view(key, log, asked, limit)
     end
     return true, now, nil, unreadable and ''
@@ -126,7 +130,8 @@ local function sliding_log()
     redis.call('PEXPIRE', key, ttl_of(period, now))
   end
 
-  -- The newest hits go first. Answers with what can then be read.
+  -- The newest hits go first. Answers with what can then be read. Between its ends a list may hold what is no mark:
+  -- where that is met there is no telling what is left, and it was no log.
   local function give_back(key, now, log, _, _, hits, limit, _, period)
     local left = log.used - hits
     if left <= 0 then
@@ -138,6 +143,10 @@ local function sliding_log()
       return fmod(total + TOTALS - log.base, TOTALS) >= left
     end)
     local at = mark_at(key, newest)
+    if not at then
+      redis.call('DEL', key)
+      return ''
+    end
     redis.call('LTRIM', key, 0, newest)
     redis.call('LSET', key, -1, struct.pack(MARK, at, fmod(log.base + left, TOTALS)))
     redis.call('PEXPIRE', key, ttl_of(at + period - now, now))

@@ -15,7 +15,7 @@ local function sliding_window()
   end
 
   -- Whether `asked` hits fit, and what they are weighed against: moment, start, current, previous.
-  local function weigh(raw, now, asked, limit, _, period)
+  local function weigh(key, raw, now, asked, limit, _, period)
     local start, current, previous = now - fmod(now, period), 0, 0
     local stored, stored_current, stored_previous
     if raw and #raw == 17 then
@@ -26,6 +26,8 @@ local function sliding_window()
         current, previous = stored_current, stored_previous
         if stored - now <= OVERTAKING then
           now, start = stored, stored
+        else
+          put(key, now, start, current, previous, period)
         end
       elseif start == stored then
         current, previous = stored_current, stored_previous

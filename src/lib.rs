@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`cli`] | arguments and settings, the composition root, the commands |
 //! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
-//! | [`service`] | the use case without a transport (`limiter`), the wire (`convert`, `rls`), health, admin, the server |
+//! | [`service`] | the use case without a transport (`limiter`), the wire (`call`, `convert`, `rls`, `json`), reloads, health, admin, the server |
 //! | [`proto`] | the wire types, generated |
 //! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback |
 //! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
@@ -41,7 +41,7 @@
 //! 5. Counter keys are injective. No state lives without an end.
 //! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
 //!    allocates next to nothing.
-//! 7. Wire types stop at `service/convert.rs`; the crates for Redis stop at `store/redis/`.
+//! 7. Wire types stop at `service/convert.rs` and `service/json.rs`; the crates for Redis stop at `store/redis/`.
 //! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header.
 //!
 //! # Decided here
@@ -50,6 +50,12 @@
 //!   script needs only to know what fits, so it stays cheap, and there is one place that makes a decision.
 //! * Counts are held up to 2^40 - 1, so that a fixed window's state is twelve bytes and a sliding window's seventeen.
 //! * A limit of zero is decided without its counter: nothing is ever in it.
+//! * Under `--shadow` every check is weighed and charged as one that cannot refuse. Statuses say what it would do,
+//!   headers do not: a caller is not told to hold back for a limit that nobody holds it to. Under `compat` headers stay,
+//!   as the reference has them.
+//! * Under `compat` a limit that a request brings along takes nothing over from the rule, as in the reference; else it
+//!   keeps what the rule says beside its limit.
+//! * `/json` does not take hits that are given back: to the reference the field is unknown there.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
 //! * A reload compares the bytes of all files, in their order: what says the same is no reload. Folders are watched and,
@@ -57,7 +63,13 @@
 //!   set like any other; one that has lost all is not.
 //! * What starts afresh at a reload is found by comparing counter keys, so that it cannot differ from what stores do.
 //! * Old policies are freed by whoever replaced them, once no call is under them: a large set takes a while to go.
+//! * A bucket that holds more than a lowered limit allows is cut off before it drains, not after: a caller that is
+//!   refused leaves no trace, and must not be told the same wait again and again.
+//! * Policy tests (`cli::scenario`) run the use case itself on the embedded store. Their times are exact, where answers
+//!   on the wire round up to whole seconds; each test starts with 2026, where all windows but weeks begin.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
+//! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
+//!   look included: left alone, a spent counter would stand still until the clock has caught up.
 
 pub mod cli;
 pub mod clock;

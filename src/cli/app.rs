@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use super::mounts;
 use super::settings::{OnStoreFailure, Settings, StoreSettings};
 use super::sources::{self, Source};
@@ -18,8 +20,10 @@ use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
 use crate::policy::problem::Problems;
 use crate::service::admin::{MetricsPage, Operators};
+use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
+use crate::service::options::LimiterOptions;
 use crate::service::reload::{self, Reloader};
 use crate::service::server::{Bound, ServerError};
 use crate::service::source::{Hints, PolicySource};
@@ -65,14 +69,17 @@ impl App {
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
         let sources = sources::read(&settings.policies).map_err(AppError::Policy)?;
-        let policies = PolicySet::parse_assuming(&sources, settings.assumed).map_err(AppError::Policy)?;
+        let policies = sources::compile(&sources, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }
         if let Some(path) = &settings.ready_file {
-            // What an earlier run left there is not true of this one.
-            let _ = fs::remove_file(path);
+            remove_stale_ready_file(path).map_err(|source| AppError::ReadyFile {
+                path: path.clone(),
+                source,
+            })?;
         }
+        warn_of(&settings.limiter);
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
             settings,
@@ -114,16 +121,17 @@ impl App {
         let workers = settings.server.workers;
         let (rules, domains) = (policies.limit_count(), policies.policies().len());
         let hash = reload::hex(policies.hash());
-        let metrics = Arc::new(Metrics::new(workers));
+        // One more than answers gateways: scripts ask on the operators' port.
+        let metrics = Arc::new(Metrics::new(workers + 1));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let operators = operators(&settings, hints, &policies, &sources, &metrics);
         let stores = Stores::new(&settings, Arc::clone(&metrics));
         let keys = Keys::new(&settings.key_prefix);
-        let headers = settings.headers;
+        let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {
-            let (policies, keys) = (Arc::clone(&policies), keys.clone());
-            Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, headers)
+            let (policies, keys, options) = (Arc::clone(&policies), keys.clone(), options.clone());
+            Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, options)
         };
         let running = bound.start(&settings.server, operators, seed, limiter)?;
         running.open().await;
@@ -146,9 +154,10 @@ fn operators(
     sources: &[Source],
     metrics: &Arc<Metrics>,
 ) -> Operators {
+    let assumed = settings.assumed;
     let reloader = Reloader::new(
         policy_files(&settings.policies, sources, hints),
-        settings.assumed,
+        Box::new(move |sources| sources::compile(sources, assumed)),
         Arc::clone(policies),
         sources,
         Arc::new(SystemClock),
@@ -188,11 +197,50 @@ fn policy_files(paths: &[PathBuf], sources: &[Source], hints: Arc<Hints>) -> Pol
     PolicySource { read, hints }
 }
 
+/// An embedded store that nobody else shares, for as many counters as one test may need.
+pub fn embedded_store() -> impl Store {
+    const MOST_COUNTERS: usize = 1_000_000;
+    Memory::new(MOST_COUNTERS, Metrics::new(1).store_observer(0))
+}
+
+/// Says what an operator should not forget, or cannot have meant.
+fn warn_of(options: &LimiterOptions) {
+    if options.modes.shadow {
+        tracing::warn!("nothing is refused: every rule is only watched (--shadow)");
+    }
+    let shows_names = matches!(options.headers, Some(HeaderStyle::Draft03 | HeaderStyle::Both));
+    if options.names.are_chosen() && !shows_names {
+        tracing::warn!(
+            "headers were given names but are not sent: --header-limit, --header-remaining and --header-reset need \
+             --headers draft03 or both"
+        );
+    }
+}
+
 fn metrics_page(metrics: Arc<Metrics>) -> MetricsPage {
     MetricsPage {
         media_type: MEDIA_TYPE,
         render: Arc::new(move || metrics.render().ok()),
     }
+}
+
+/// Removes what an earlier run left at `path`: it is not true of this one. Whatever else is there is somebody's, such as
+/// the policy or a device, and stays.
+fn remove_stale_ready_file(path: &Path) -> io::Result<()> {
+    let there = match fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !there.is_file() {
+        return Err(io::Error::other("there is something that is not a file"));
+    }
+    let text = fs::read(path)?;
+    let is_ready_file = |text: Value| text["grpc"].is_string() && text["admin"].is_string();
+    if !text.is_empty() && !serde_json::from_slice(&text).is_ok_and(is_ready_file) {
+        return Err(io::Error::other("there is a file that is no ready file"));
+    }
+    fs::remove_file(path)
 }
 
 /// The whole file or none: whoever waits for it must not read half of it.
@@ -202,7 +250,10 @@ fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Res
     name.push(format!(".{}", std::process::id()));
     let unfinished = path.with_file_name(name);
     fs::write(&unfinished, text + "\n")?;
-    fs::rename(&unfinished, path)
+    fs::rename(&unfinished, path).inspect_err(|_| {
+        // What remains is that it could not be put in place.
+        let _ = fs::remove_file(&unfinished);
+    })
 }
 
 /// Makes the store of each core.
@@ -284,6 +335,24 @@ impl Store for Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_an_earlier_run_left_makes_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ready.json");
+        for (there, goes) in [
+            ("", true),
+            ("{\"admin\":\"127.0.0.1:2\",\"grpc\":\"127.0.0.1:1\"}\n", true),
+            ("domain: edge\n", false),
+            ("{}", false),
+        ] {
+            fs::write(&path, there).expect("written");
+            assert_eq!(remove_stale_ready_file(&path).is_ok(), goes, "{there}");
+            assert_eq!(path.exists(), !goes, "{there}");
+        }
+        fs::remove_file(&path).expect("removed");
+        remove_stale_ready_file(&path).expect("nothing to remove");
+    }
 
     #[test]
     fn the_ready_file_is_written_whole() {

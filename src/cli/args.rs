@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand};
 
 use crate::domain::check::Charge;
@@ -23,6 +24,12 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Tell what is wrong with a policy
     Check(CheckArgs),
+    /// Tell whether a policy does what its tests say
+    #[command(
+        long_about = TEST,
+        after_help = "Exit codes: 0 every test passed, 1 one failed or something is wrong with a file, 2 nothing to test."
+    )]
+    Test(TestArgs),
     /// Ask a running server
     #[command(after_help = "Exit codes: 0 admitted, 1 refused at least once, 2 could not ask.")]
     Call(CallArgs),
@@ -48,7 +55,7 @@ pub struct ServeArgs {
     )]
     pub grpc: String,
 
-    /// Where operators look: /live, /ready, /metrics
+    /// Where operators look: /live, /ready, /metrics; and where scripts ask: /json, /healthcheck
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -111,6 +118,26 @@ pub struct ServeArgs {
     /// none. A refusal says `Retry-After` in any case. ietf when not given; off for domains with `compat: reference`
     #[arg(long, value_name = "ietf|draft03|both|off", env = "COMPORTA_HEADERS")]
     pub headers: Option<String>,
+
+    /// What `RateLimit-Limit` of the older draft is called instead
+    #[arg(long, value_name = "NAME", env = "COMPORTA_HEADER_LIMIT")]
+    pub header_limit: Option<String>,
+
+    /// What `RateLimit-Remaining` of the older draft is called instead
+    #[arg(long, value_name = "NAME", env = "COMPORTA_HEADER_REMAINING")]
+    pub header_remaining: Option<String>,
+
+    /// What `RateLimit-Reset` of the older draft is called instead
+    #[arg(long, value_name = "NAME", env = "COMPORTA_HEADER_RESET")]
+    pub header_reset: Option<String>,
+
+    /// Refuse nobody: every rule is counted and reported as ever, and its status says what it would do
+    #[arg(long, env = "COMPORTA_SHADOW", value_parser = BoolishValueParser::new())]
+    pub shadow: bool,
+
+    /// Take every rule for one with `quota_mode`: a request is refused only when all that it meets are spent
+    #[arg(long, env = "COMPORTA_QUOTA", value_parser = BoolishValueParser::new())]
+    pub quota: bool,
 
     /// Threads that answer; one per processor when not given
     #[arg(long, value_name = "N", env = "COMPORTA_WORKERS")]
@@ -207,6 +234,40 @@ pub enum ChargeArg {
     Each,
     /// Whatever the verdict.
     Always,
+}
+
+/// What `test` does, at length.
+const TEST: &str = "Tell whether a policy does what its tests say.
+
+A file of tests names a policy and says what it must answer to hits and to time that passes:
+
+    policy: policy.yaml        # a file, a folder or a list of them, relative to this file
+    tests:
+      - name: one at once, then one a minute
+        domain: edge           # may be left out where the policy has one domain
+        steps:
+          - { hit: \"client=a,plan=free\", expect: { verdict: ok, remaining: 0 } }
+          - { hit: \"client=a,plan=free\", expect: { verdict: over, retry_after: 1m } }
+          - { pass: 1m }
+          - { hit: \"client=a,plan=free\", expect: { verdict: ok } }
+
+Steps: hit, pass: 1h30m, at: 2026-01-31T23:59:59Z, reload: other-policy.yaml.
+Beside hit: hits (0 looks, a negative number gives back), times, every: 100ms, expect.
+In expect: verdict, rule, remaining, limit, name, retry_after, reset_after, cause, admitted, statuses.
+
+Every test starts with whole budgets at 2026-01-01T00:00:00Z. Time is simulated and counters live in memory, so a
+month takes no time and nothing else is touched.";
+
+/// What `test` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TestArgs {
+    /// Files of tests
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Everything as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `call` is told.

@@ -73,10 +73,30 @@ fn write_report(
 }
 
 fn text(sources: &[Source], set: &Result<PolicySet, Problems>, out: &mut impl Write) -> io::Result<()> {
-    let problems = match set {
-        Ok(set) => set.warnings(),
-        Err(problems) => problems,
-    };
+    match set {
+        Ok(set) => {
+            write_problems(sources, set.warnings(), out)?;
+            let rules = counted(set.limit_count(), "rule");
+            writeln!(out, "ok: {rules} in {}", counted(set.policies().len(), "domain"))
+        }
+        Err(problems) => {
+            write_problems(sources, problems, out)?;
+            let errors = problems
+                .iter()
+                .filter(|problem| problem.severity == Severity::Error)
+                .count();
+            let over = if problems.left_out() > 0 { "over " } else { "" };
+            writeln!(out, "refused: {over}{}", counted(errors, "error"))
+        }
+    }
+}
+
+/// Writes `problems`, each with the line of `sources` that it is about.
+pub(super) fn write_problems(
+    sources: &[Source],
+    problems: &Problems,
+    out: &mut impl Write,
+) -> io::Result<()> {
     for problem in problems {
         writeln!(out, "{problem}")?;
         let mut show = |file: &str, spot: Option<Spot>, mark: char| match (find(sources, file), spot) {
@@ -91,19 +111,7 @@ fn text(sources: &[Source], set: &Result<PolicySet, Problems>, out: &mut impl Wr
     if problems.left_out() > 0 {
         writeln!(out, "… and {} more", problems.left_out())?;
     }
-    match set {
-        Ok(set) => {
-            let rules = counted(set.limit_count(), "rule");
-            writeln!(out, "ok: {rules} in {}", counted(set.policies().len(), "domain"))
-        }
-        Err(problems) => {
-            let errors = problems
-                .iter()
-                .filter(|problem| problem.severity == Severity::Error)
-                .count();
-            writeln!(out, "refused: {}", counted(errors + problems.left_out(), "error"))
-        }
-    }
+    Ok(())
 }
 
 fn find<'s>(sources: &'s [Source], file: &str) -> Option<&'s [u8]> {
@@ -113,7 +121,8 @@ fn find<'s>(sources: &'s [Source], file: &str) -> Option<&'s [u8]> {
         .map(|(_, bytes)| bytes.as_slice())
 }
 
-fn counted(number: usize, thing: &str) -> String {
+/// `1 rule`, `2 rules`.
+pub(super) fn counted(number: usize, thing: &str) -> String {
     if number == 1 {
         format!("1 {thing}")
     } else {
@@ -139,7 +148,8 @@ fn as_json(set: &Result<PolicySet, Problems>) -> Value {
     })
 }
 
-fn problem_as_json(problem: &Problem) -> Value {
+/// What a program reads about one problem.
+pub(super) fn problem_as_json(problem: &Problem) -> Value {
     let related = |Related { file, spot, label }: &Related| json!({ "file": **file, "line": spot.line, "column": spot.column, "width": spot.width, "label": label });
     json!({
         "severity": match problem.severity {

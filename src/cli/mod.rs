@@ -8,9 +8,11 @@ mod descriptor;
 pub mod excerpt;
 pub mod exit;
 mod mounts;
+pub mod scenario;
 mod serve;
 pub mod settings;
 pub mod sources;
+mod test;
 mod watch;
 
 use std::ffi::OsString;
@@ -40,6 +42,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match args.command {
         Command::Serve(args) => serve::serve(*args, &mut err),
         Command::Check(args) => check(&args, &mut out),
+        Command::Test(args) => test::test(&args, &mut out),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

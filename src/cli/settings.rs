@@ -4,14 +4,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
 use super::args::ServeArgs;
+use crate::domain::limit::MOST_INSTANCES;
 use crate::policy::Assumed;
+use crate::service::field::{DraftNames, FieldName};
 use crate::service::headers::HeaderStyle;
+use crate::service::options::{LimiterOptions, Modes};
 use crate::service::server::ServerOptions;
 use crate::store::redis::RedisUrl;
 use crate::telemetry::logs::{self, LogFormat};
@@ -33,8 +35,8 @@ pub struct Settings {
     pub key_prefix: String,
     /// What policy files are taken to say.
     pub assumed: Assumed,
-    /// Which headers answers carry, where that was said.
-    pub headers: Option<HeaderStyle>,
+    /// How answers are given.
+    pub limiter: LimiterOptions,
     /// How the server runs.
     pub server: ServerOptions,
     /// Where the real addresses are written.
@@ -100,10 +102,13 @@ impl Settings {
         let url = read.value("store", &args.store, store);
         let budget = read.value("store-budget", &args.store_budget, positive);
         let local = read.value("on-store-failure", &args.on_store_failure, decides_locally);
-        let instances = read.optional("instances", args.instances.as_deref(), number::<NonZeroU32>);
-        let max_counters = read.value("max-counters", &args.max_counters, number::<NonZeroU32>);
+        let instances = read.optional("instances", args.instances.as_deref(), instances);
+        let max_counters = read.value("max-counters", &args.max_counters, number);
         let headers = read.optional("headers", args.headers.as_deref(), headers);
-        let workers = read.optional("workers", args.workers.as_deref(), number::<NonZeroU32>);
+        let limit = read.optional("header-limit", args.header_limit.as_deref(), field_name);
+        let remaining = read.optional("header-remaining", args.header_remaining.as_deref(), field_name);
+        let reset = read.optional("header-reset", args.header_reset.as_deref(), field_name);
+        let workers = read.optional("workers", args.workers.as_deref(), workers);
         let drain = read.value("drain", &args.drain, time);
         let connection_age = read.value("connection-age", &args.connection_age, age);
         let log = read.value("log", &args.log, log_format);
@@ -133,9 +138,20 @@ impl Settings {
                 },
                 max_counters: usize::try_from(max_counters?.get()).unwrap_or(usize::MAX),
                 key_prefix: key_prefix?,
-                headers: headers?,
+                limiter: LimiterOptions {
+                    headers: headers?,
+                    names: DraftNames {
+                        limit: limit?,
+                        remaining: remaining?,
+                        reset: reset?,
+                    },
+                    modes: Modes {
+                        shadow: args.shadow,
+                        quota: args.quota,
+                    },
+                },
                 server: ServerOptions {
-                    workers: workers?.map_or_else(processors, |workers| workers.get() as usize),
+                    workers: workers?.unwrap_or_else(processors),
                     drain: drain?,
                     connection_age: connection_age?,
                 },
@@ -151,6 +167,9 @@ impl Settings {
         }
     }
 }
+
+/// Each is a thread with counts of its own: more than any machine has processors is a slip of the hand.
+const MOST_WORKERS: u32 = 1024;
 
 const NO_POLICY: &str =
     "there is no policy to serve: pass POLICY, a file or a folder of them, as often as needed
@@ -224,6 +243,10 @@ fn headers(text: &str) -> Result<HeaderStyle, String> {
     )
 }
 
+fn field_name(text: &str) -> Result<FieldName, String> {
+    FieldName::parse(text).map_err(|error| error.to_string())
+}
+
 fn log_format(text: &str) -> Result<LogFormat, String> {
     one_of(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
 }
@@ -241,9 +264,23 @@ fn prefix(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
+fn number(text: &str) -> Result<NonZeroU32, String> {
+    at_most(u32::MAX, text)
+}
+
+fn instances(text: &str) -> Result<NonZeroU32, String> {
+    at_most(MOST_INSTANCES, text)
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    at_most(MOST_WORKERS, text).map(|workers| workers.get() as usize)
+}
+
+fn at_most(most: u32, text: &str) -> Result<NonZeroU32, String> {
     text.parse()
-        .map_err(|_| format!("`{text}` is no whole number from 1 to 4294967295"))
+        .ok()
+        .filter(|number: &NonZeroU32| number.get() <= most)
+        .ok_or_else(|| format!("`{text}` is no whole number from 1 to {most}"))
 }
 
 fn age(text: &str) -> Result<Option<Duration>, String> {
@@ -313,6 +350,7 @@ mod tests {
             "--store-budget=0s",
             "--instances=0",
             "--headers=none",
+            "--header-reset=when: soon",
             "--on-store-failure=open",
             "--connection-age=soon",
             "--key-prefix=",
@@ -321,7 +359,7 @@ mod tests {
         .to_string();
         assert!(!mistakes.contains("secret"), "{mistakes}");
         let lines: Vec<_> = mistakes.lines().collect();
-        assert_eq!(lines.len(), 9, "{mistakes}");
+        assert_eq!(lines.len(), 10, "{mistakes}");
         assert_eq!(
             lines[0],
             "--grpc: `8081` is no address with a port, such as 127.0.0.1:8081 or [::]:8081"
@@ -335,7 +373,7 @@ mod tests {
             "{mistakes}"
         );
         assert!(
-            lines.contains(&"--instances: `0` is no whole number from 1 to 4294967295"),
+            lines.contains(&"--instances: `0` is no whole number from 1 to 1024"),
             "{mistakes}"
         );
     }
@@ -353,8 +391,21 @@ mod tests {
         assert_eq!(settings.admin.to_string(), "127.0.0.1:8080");
         assert!(matches!(settings.store, StoreSettings::Memory));
         assert_eq!(settings.server.drain, Duration::from_secs(5));
-        assert_eq!(settings.headers, None);
+        assert_eq!(settings.limiter, LimiterOptions::default());
         assert!(settings.server.workers >= 1);
+    }
+
+    #[test]
+    fn modes_and_names_are_taken_over() {
+        let settings = settings(&["p", "--shadow", "--quota", "--header-reset=X-Reset"]).expect("settings");
+        assert_eq!(
+            settings.limiter.modes,
+            Modes {
+                shadow: true,
+                quota: true
+            }
+        );
+        assert_eq!(settings.limiter.names.reset.expect("a name"), "X-Reset");
     }
 
     #[test]

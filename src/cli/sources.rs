@@ -1,27 +1,51 @@
 //! The files of a policy set.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::policy::problem::{Problem, Problems};
-use crate::policy::{Assumed, PolicySet};
+use crate::policy::{Assumed, PolicySet, Rule};
 
 /// A file's name as it is shown in messages, and its bytes.
 pub type Source = (String, Vec<u8>);
 
-/// Reads and compiles the set that `paths` name.
+/// The largest file that is read: far more rules than anybody has, and an end to files that have none.
+const LARGEST: u64 = 64 << 20;
+
+/// Compiles the set that `sources` are, to be served: at the start and at each reload.
 ///
 /// # Errors
-/// Everything that is wrong: with the paths, or else with what the files say.
-pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> {
-    PolicySet::parse_assuming(&read(paths)?, assumed)
+/// Everything that is wrong with what they say, or else with what they ask of a server.
+pub fn compile(sources: &[Source], assumed: Assumed) -> Result<PolicySet, Problems> {
+    servable(PolicySet::parse_assuming(sources, assumed)?)
+}
+
+/// The same set, if a server can do what it asks for: replies cannot be held yet.
+///
+/// # Errors
+/// Every rule that asks for more.
+pub fn servable(set: PolicySet) -> Result<PolicySet, Problems> {
+    let delayed = |rule: &Rule| {
+        let origin = rule.origin.as_ref()?;
+        let message = format!(
+            "the rule {} delays calls, and this version cannot hold replies: it can be checked, but not served",
+            rule.path
+        );
+        Some(Problem::about(origin, message).with_hint("write `on_excess: reject` until it can"))
+    };
+    let problems: Vec<Problem> = set.delaying().filter_map(delayed).collect();
+    if problems.is_empty() {
+        Ok(set)
+    } else {
+        Err(problems.into())
+    }
 }
 
 /// Reads files, and of folders every `*.yaml` and `*.yml` directly in them, in the order of their names and without
 /// those that start with a dot. Symbolic links are followed, and a file that is reached twice is read once: so a mounted
-/// ConfigMap is read as its author wrote it.
+/// `ConfigMap` is read as its author wrote it.
 ///
 /// # Errors
 /// Every path that does not exist or cannot be read, and every folder without a policy file.
@@ -38,7 +62,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
             match read_once(&file, &mut seen) {
                 Ok(Some(bytes)) => sources.push((file.display().to_string(), bytes)),
                 Ok(None) => {}
-                Err(error) => problems.push(*unreadable(&file, &error)),
+                Err(error) => problems.push(unreadable(&file, &error)),
             }
         }
     }
@@ -49,16 +73,25 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
     }
 }
 
+/// The bytes of one file that is no policy.
+///
+/// # Errors
+/// When it does not exist or cannot be read.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
+    fs::read(path).map_err(|error| vec![unreadable(path, &error)].into())
+}
+
 /// The files that `path` stands for: itself, or those in it.
 pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
-    let kind = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    let kind = fs::metadata(path).map_err(|error| Box::new(unreadable(path, &error)))?;
     if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let entries: io::Result<Vec<PathBuf>> =
         fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut files = entries.map_err(|error| unreadable(path, &error))?;
-    files.retain(|file| is_policy(file) && !file.is_dir());
+    let mut files = entries.map_err(|error| Box::new(unreadable(path, &error)))?;
+    // What cannot be looked at stays, and is reported when it is read. A pipe would keep the reader waiting for ever.
+    files.retain(|file| is_policy(file) && fs::metadata(file).map_or(true, |kind| kind.is_file()));
     files.sort();
     if files.is_empty() {
         let problem = Problem::about_file(&path.display().to_string(), "there is no policy in this folder");
@@ -81,19 +114,26 @@ pub(super) fn is_policy(path: &Path) -> bool {
 }
 
 fn read_once(file: &Path, seen: &mut HashSet<PathBuf>) -> io::Result<Option<Vec<u8>>> {
-    if seen.insert(fs::canonicalize(file)?) {
-        fs::read(file).map(Some)
-    } else {
-        Ok(None)
+    // A pipe has no name of its own.
+    let name = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if !seen.insert(name) {
+        return Ok(None);
     }
+    let mut bytes = Vec::new();
+    File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        let reason = format!("it is larger than {} MiB", LARGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(Some(bytes))
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Box<Problem> {
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let path = path.display().to_string();
-    Box::new(match error.kind() {
+    match error.kind() {
         io::ErrorKind::NotFound => Problem::about_file(&path, "no such file or folder"),
         _ => Problem::about_file(&path, format!("cannot be read: {error}")),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -21,11 +21,16 @@ pub const fn mul_div(a: u64, b: u64, c: u64) -> (u64, u64) {
 /// A clock that is a little behind is one that was overtaken: storing its earlier time would let the same span drain
 /// twice. One that is far behind was set: going on from the later time would freeze the counter until then.
 pub fn effective_now(stored: Timestamp, now: Timestamp) -> Timestamp {
-    if stored > now && stored.since(now) <= OVERTAKING {
-        stored
-    } else {
+    if was_set_back(stored, now) {
         now
+    } else {
+        stored.max(now)
     }
+}
+
+/// Whether a clock that shows `now` was set back since it showed `stored`, rather than overtaken.
+pub fn was_set_back(stored: Timestamp, now: Timestamp) -> bool {
+    stored.since(now) > OVERTAKING
 }
 
 #[cfg(test)]

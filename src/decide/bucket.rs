@@ -27,16 +27,18 @@ impl Bucket {
         }
     }
 
-    /// This bucket as of `now`: drained, in the terms of `limit`'s rate, and never above `most`.
+    /// This bucket as of `now`: in the terms of `limit`'s rate, never above `most`, and drained.
+    ///
+    /// What is above `most`, after an edit downwards, is cut off before it drains: cut off afterwards, a caller that is
+    /// refused, and so leaves no trace, would be told the same wait again and again.
     #[must_use]
     pub fn read(self, limit: &Limit, most: Level, now: Timestamp) -> Self {
         let rate = limit.rate();
         let now = effective_now(self.at, now);
-        let level = in_terms_of(rate.micros, self.level, self.per);
-        let level = drained(level, rate, now.since(self.at));
+        let level = in_terms_of(rate.micros, self.level, self.per).min(most);
         Self {
             at: now,
-            level: level.min(most),
+            level: drained(level, rate, now.since(self.at)),
             per: rate.micros,
         }
     }
@@ -173,5 +175,47 @@ fn drained(level: Level, rate: Rate, elapsed: Micros) -> Level {
             part: left - part,
         },
         None => Level::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::limit::{LimitSpec, Period, Unit};
+
+    fn bucket_of(count: u32, burst: u32) -> Limit {
+        Limit::new(LimitSpec {
+            name: Arc::from("bucket"),
+            named: true,
+            count,
+            period: Period::one(Unit::Minute),
+            algorithm: Algorithm::TokenBucket,
+            burst: Some(burst),
+            delay: Micros::ZERO,
+            calendar: false,
+        })
+        .expect("a sound limit")
+    }
+
+    #[test]
+    fn a_wait_that_is_told_after_a_limit_was_lowered_is_kept() {
+        let (raised, lowered) = (bucket_of(600, 90), bucket_of(60, 10));
+        let most = lowered.most_owed();
+        let start = Timestamp::from_micros(1_790_000_000_000_000);
+        let mut bucket = Bucket::empty(&raised, start);
+        bucket.take(60, raised.most_owed());
+        // Refused calls leave no trace: each reads what lay there.
+        let told = bucket.read(&lowered, most, start).fit(&lowered, 1, Micros::ZERO);
+        assert_eq!(told, Fit::Later(Micros::SECOND));
+        let before = start.plus(Micros::new(999_999));
+        let still = bucket.read(&lowered, most, before).fit(&lowered, 1, Micros::ZERO);
+        assert_eq!(still, Fit::Later(Micros::new(1)));
+        let then = start.plus(Micros::SECOND);
+        assert_eq!(
+            bucket.read(&lowered, most, then).fit(&lowered, 1, Micros::ZERO),
+            Fit::Now
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! `lua/fixed_window.lua` is its twin.
 
 use super::Fit;
-use super::arith::OVERTAKING;
+use super::arith::was_set_back;
 use crate::domain::limit::{Grid, Limit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
@@ -29,7 +29,7 @@ impl FixedWindow {
     #[must_use]
     pub fn read(self, limit: &Limit, now: Timestamp) -> (Self, Timestamp) {
         if now < self.start {
-            return if self.start.since(now) > OVERTAKING {
+            return if was_set_back(self.start, now) {
                 (
                     Self {
                         start: start_of(limit, now),

@@ -1,6 +1,7 @@
 //! Decides a group: weigh every check, then charge what may be charged. `lua/frame.lua` is its twin.
 
 use super::Fit;
+use super::arith::was_set_back;
 use super::state::{Seen, State};
 use crate::domain::check::{Binding, Charge, Check, Group};
 use crate::domain::quantity::Hits;
@@ -25,7 +26,7 @@ pub trait Counters {
     fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored;
 
     /// Puts what `change` left in its place, to be forgotten once the whole budget is back. Called only where something
-    /// changed.
+    /// changed; with a look, where the clock was set back: the state then goes on from now.
     fn write(&mut self, place: usize, check: &Check<'_>, seen: &Seen, change: Hits);
 }
 
@@ -89,6 +90,12 @@ fn weigh(
     }
     let (stored, seen) = read(group, place, check, now, counters);
     *unreadable += u32::from(stored == Stored::Unreadable);
+    if let Stored::State(state) = stored
+        && was_set_back(state.moment(), now)
+    {
+        // Kept where it is, it would stand still until the clock has caught up, for refusals write nothing.
+        counters.write(place, check, &seen, Hits::Look);
+    }
     let mut weighed = Weighed {
         seen,
         fit: fit(group, check, &seen),

@@ -3,6 +3,8 @@
 
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)] // Moments of this century fit either way.
 
+mod codec;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -50,7 +52,7 @@ impl Counters for Table {
         match (seen.state, change) {
             (State::Log(_), Hits::Take(hits)) => self.logs[place].take(check.limit, hits, seen.now),
             (State::Log(_), Hits::GiveBack(hits)) => self.logs[place].give_back(check.limit, hits, seen.now),
-            (State::Log(_), Hits::Look) => panic!("a look changes nothing"),
+            (State::Log(_), Hits::Look) => self.logs[place].forget(check.limit, seen.now),
             (state, _) => self.states[place] = (!state.is_empty()).then_some(state),
         }
     }

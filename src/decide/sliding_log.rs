@@ -166,6 +166,11 @@ impl Log {
         self.marks.len() == 1
     }
 
+    /// The time of the newest mark, or of the base when there is none.
+    pub fn last(&self) -> Timestamp {
+        self.marks[self.marks.len() - 1].at
+    }
+
     /// All marks, the base first.
     pub fn marks(&self) -> impl Iterator<Item = Mark> + '_ {
         self.marks.iter().copied()
@@ -213,7 +218,7 @@ impl Log {
     }
 
     /// Drops what no longer counts, and makes one mark of now of those that a clock since set back left in the future.
-    fn forget(&mut self, limit: &Limit, now: Timestamp) {
+    pub fn forget(&mut self, limit: &Limit, now: Timestamp) {
         let expired = self.expired(limit, now);
         self.marks.drain(..expired);
         if self.marks.len() == 1 {

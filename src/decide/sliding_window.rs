@@ -2,7 +2,7 @@
 //! `lua/sliding_window.lua` is its twin.
 
 use super::Fit;
-use super::arith::{OVERTAKING, mul_div};
+use super::arith::{mul_div, was_set_back};
 use crate::domain::limit::Limit;
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
@@ -33,7 +33,7 @@ impl SlidingWindow {
     pub fn read(self, limit: &Limit, now: Timestamp) -> (Self, Timestamp) {
         let start = window_of(limit, now);
         if now < self.start {
-            return if self.start.since(now) > OVERTAKING {
+            return if was_set_back(self.start, now) {
                 (Self { start, ..self }, now)
             } else {
                 (self, self.start)

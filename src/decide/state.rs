@@ -6,7 +6,7 @@ use super::fixed_window::{FixedWindow, start_of};
 use super::sliding_log::LogView;
 use super::sliding_window::SlidingWindow;
 use crate::domain::check::{Charge, Check};
-use crate::domain::limit::{Algorithm, LONGEST_DRAIN, Level, Limit};
+use crate::domain::limit::{Algorithm, LONGEST_DRAIN, LONGEST_PERIOD, Level, Limit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
 
@@ -178,6 +178,15 @@ impl Encoded {
         &self.bytes[..usize::from(self.length)]
     }
 
+    /// The moment that the state speaks of.
+    pub fn moment(&self) -> Timestamp {
+        Timestamp::from_micros(
+            self.bytes[..7]
+                .iter()
+                .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        )
+    }
+
     fn new() -> Self {
         Self {
             bytes: [0; BUCKET],
@@ -214,6 +223,16 @@ impl State {
         }
     }
 
+    /// The moment it speaks of: a clock that shows an earlier one was overtaken or set back.
+    pub const fn moment(&self) -> Timestamp {
+        match self {
+            Self::Bucket(bucket) => bucket.at,
+            Self::Sliding(window) => window.start,
+            Self::Fixed(window) => window.start,
+            Self::Log(view) => view.last,
+        }
+    }
+
     /// The state as bytes; a log's are not one string.
     pub fn encode(&self) -> Encoded {
         let encoded = Encoded::new();
@@ -245,7 +264,9 @@ impl State {
                 let bytes: &[u8; BUCKET] = bytes.try_into().ok()?;
                 let (at, whole) = (number(&bytes[..7])?, number(&bytes[7..12])?);
                 let (part, per) = (number(&bytes[12..19])?, number(&bytes[19..])?);
-                (part < per).then_some(())?;
+                // The twin divides exactly up to ten years; only a share of a limit is ever written in more.
+                let longest = LONGEST_PERIOD.get().max(limit.rate().micros);
+                (part < per && per <= longest).then_some(())?;
                 Some(Self::Bucket(Bucket {
                     at: Timestamp::from_micros(at),
                     level: Level { whole, part },

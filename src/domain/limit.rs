@@ -10,6 +10,12 @@ pub const LONGEST_PERIOD: Micros = Micros::new(10 * 365 * Micros::DAY.get());
 /// The longest a full bucket may take to drain, its longest delay included: 100 years of 365.25 days.
 pub const LONGEST_DRAIN: Micros = Micros::new(3_155_760_000_000_000);
 
+/// The most instances that share a limit. A full bucket then drains within what 64 bits of microseconds hold.
+pub const MOST_INSTANCES: u32 = 1024;
+
+/// The most microseconds that a rate may have: numbers from 2^53 on are not exact everywhere, and no state holds them.
+const MOST_MICROS: u64 = (1 << 53) - 1;
+
 /// How a limit counts. The promises are those over *any* interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -189,6 +195,20 @@ impl Rate {
 }
 
 impl Rate {
+    /// This rate divided; down, where its parts would be too small to be counted.
+    fn divided_by(self, parts: u32) -> Self {
+        let micros = u128::from(self.micros) * u128::from(parts);
+        match u64::try_from(micros) {
+            Ok(micros) if micros <= MOST_MICROS => Self { micros, ..self },
+            _ => Self {
+                hits: u64::try_from(u128::from(self.hits) * u128::from(MOST_MICROS) / micros)
+                    .unwrap_or(u64::MAX)
+                    .max(1),
+                micros: MOST_MICROS,
+            },
+        }
+    }
+
     /// What drains in `span`.
     pub fn drained_in(self, span: Micros) -> Level {
         let product = u128::from(span.get()) * u128::from(self.hits);
@@ -434,11 +454,13 @@ impl Limit {
         }
     }
 
-    /// This limit shared evenly by `instances` that cannot see each other, as a bucket: the rate divided exactly, the
+    /// This limit shared evenly by `instances`, at most [`MOST_INSTANCES`], that cannot see each other, as a bucket: the
+    /// rate divided exactly, or down where that is slower than can be counted, but to one hit in 285 years at least; the
     /// capacity divided down but at least one, and a call that only the whole limit can hold passes an empty bucket
     /// into debt.
     #[must_use]
     pub fn share_of(&self, instances: u32) -> Self {
+        let instances = instances.clamp(1, MOST_INSTANCES);
         let whole = match self.algorithm {
             Algorithm::LeakyBucket => self.largest,
             _ => self.capacity,
@@ -446,13 +468,10 @@ impl Limit {
         Self {
             name: Arc::clone(&self.name),
             algorithm: Algorithm::TokenBucket,
-            capacity: (whole / instances.max(1)).max(u32::from(whole > 0)),
+            capacity: (whole / instances).max(u32::from(whole > 0)),
             largest: whole,
             delay: Micros::ZERO,
-            rate: Rate {
-                hits: self.rate.hits,
-                micros: self.rate.micros * u64::from(instances.max(1)),
-            },
+            rate: self.rate.divided_by(instances),
             queue: Level::default(),
             grid: Grid::Epoch,
             ..*self

@@ -1,5 +1,6 @@
 //! Time as whole microseconds: exact in Rust's integers and, below 2^53, in Lua's doubles.
 
+use std::fmt;
 use std::time::Duration;
 
 /// A moment on the wall clock: whole microseconds since 1970-01-01T00:00:00Z.
@@ -79,6 +80,36 @@ impl Micros {
     }
 }
 
+impl fmt::Display for Micros {
+    /// In one unit, as a policy writes it: `15m`, `150ms`. What is whole in none is seconds or milliseconds with up to
+    /// three decimals, rounded up.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const WHOLE: [(Micros, &str); 4] = [
+            (Micros::DAY, "d"),
+            (Micros::HOUR, "h"),
+            (Micros::MINUTE, "m"),
+            (Micros::SECOND, "s"),
+        ];
+        let whole = WHOLE.into_iter().find(|(unit, _)| self.0.is_multiple_of(unit.0));
+        match whole {
+            _ if self.0 == 0 => f.write_str("0s"),
+            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit.0),
+            None if *self < Self::SECOND => write_decimal(f, self.0, "ms"),
+            None => write_decimal(f, self.ceil_millis(), "s"),
+        }
+    }
+}
+
+fn write_decimal(f: &mut fmt::Formatter<'_>, thousandths: u64, unit: &str) -> fmt::Result {
+    write!(f, "{}", thousandths / 1_000)?;
+    let decimals = format!("{:03}", thousandths % 1_000);
+    match decimals.trim_end_matches('0') {
+        "" => {}
+        decimals => write!(f, ".{decimals}")?,
+    }
+    f.write_str(unit)
+}
+
 impl From<Duration> for Micros {
     /// Rounds down; spans beyond 2^64 µs are held at that.
     fn from(duration: Duration) -> Self {
@@ -89,5 +120,24 @@ impl From<Duration> for Micros {
 impl From<Micros> for Duration {
     fn from(span: Micros) -> Self {
         Self::from_micros(span.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_shown_in_one_unit() {
+        let check = |micros: u64, shown: &str| assert_eq!(Micros::new(micros).to_string(), shown);
+        check(0, "0s");
+        check(1, "0.001ms");
+        check(150_000, "150ms");
+        check(1_500_000, "1.5s");
+        check(1_666_667, "1.667s");
+        check(1_999_999, "2s");
+        check(90_000_000, "90s");
+        check(900_000_000, "15m");
+        check(Micros::WEEK.get(), "7d");
     }
 }

@@ -11,10 +11,11 @@ use crate::domain::time::Micros;
 use super::Limits;
 use super::forms::{LimitForm, LimitsForm, NodeForm, PlanForm};
 use super::limits::MOST;
+use super::lint;
+use super::node::{Located, Place, shown};
 use super::path::period_suffix;
 use super::problem::Report;
 use super::table::Tables;
-use super::tree::{Place, shown};
 
 /// What a rule holds its callers to.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub(super) struct Site<'s> {
     pub nodes: &'s [&'s NodeForm],
     pub tables: &'s Tables<'s>,
     pub manner: Manner,
+    /// The longest delay of limits that do not say; zero refuses at once.
+    pub excess: Option<Located<Micros>>,
 }
 
 impl Budget {
@@ -183,11 +186,13 @@ impl Site<'_> {
 
     /// What an item says for the callers of `plan`, or of plans that are not listed.
     fn pieces(&self, item: &LimitForm, is_list: bool, plan: Option<&str>) -> Option<Vec<Piece>> {
+        let excess = Excess::Settled(item.on_excess.or(self.excess));
         let Some(form) = &item.plan else {
             return Some(vec![Piece {
                 form: item.clone(),
                 is_listed: is_list,
                 row_of: None,
+                excess,
             }]);
         };
         let row = self.tables.row(form, plan)?;
@@ -195,6 +200,7 @@ impl Site<'_> {
             form: limit.overridden_by(item),
             is_listed: is_list || row.is_list,
             row_of: Some(item.place),
+            excess,
         };
         Some(row.items.iter().map(piece).collect())
     }
@@ -208,6 +214,37 @@ pub(super) struct Piece {
     pub is_listed: bool,
     /// Where it is a row of a table: the rule that takes it from there.
     pub row_of: Option<Place>,
+    pub excess: Excess,
+}
+
+/// What is known about the delay of a limit to be.
+#[derive(Clone, Copy)]
+pub(super) enum Excess {
+    /// This is what is said about it, if anything.
+    Settled(Option<Located<Micros>>),
+    /// The rules that take a row from its table have yet to say.
+    Open,
+}
+
+impl Excess {
+    /// The delay of a limit of `algorithm`. Where it is open it is one with which all else can be checked.
+    fn delay(self, algorithm: Algorithm) -> Micros {
+        match (self, algorithm) {
+            (Self::Settled(delay), _) => delay.map_or(Micros::ZERO, |delay| delay.value),
+            (Self::Open, Algorithm::LeakyBucket) => Micros::SECOND,
+            (Self::Open, _) => Micros::ZERO,
+        }
+    }
+
+    /// Where a delay is asked for.
+    fn place(self) -> Option<Place> {
+        match self {
+            Self::Settled(delay) => delay
+                .filter(|delay| delay.value > Micros::ZERO)
+                .map(|delay| delay.place),
+            Self::Open => None,
+        }
+    }
 }
 
 /// All pieces held at once; where all are unlimited, nothing is.
@@ -271,7 +308,7 @@ impl Piece {
             period: period.value,
             algorithm,
             burst: form.burst.map(|burst| burst.value),
-            delay: Micros::ZERO,
+            delay: self.excess.delay(algorithm),
             calendar: !manner.compat,
         };
         let uneven = matches!(period.value.unit, Unit::Month | Unit::Year);
@@ -289,17 +326,35 @@ impl Piece {
                 )
                 .hint("`algorithm: fixed_window` follows the calendar");
         }
-        match (Limit::new(spec), self.row_of) {
-            (Ok(limit), _) => return Some(limit),
-            (Err(error), None) => report.error(place_of(&error, form), error.to_string()),
-            (Err(error), Some(place)) => report
-                .error(
-                    place,
-                    format!("a row of the table does not go with what is said here: {error}"),
-                )
-                .also(form.place, "the row"),
+        match Limit::new(spec) {
+            Ok(limit) => {
+                if let Some(place) = self.excess.place() {
+                    lint::delay(&limit, place, report);
+                }
+                Some(limit)
+            }
+            Err(error) => {
+                self.refuse(&error, report);
+                None
+            }
+        }
+    }
+
+    /// Notes that there can be no such limit.
+    fn refuse(&self, error: &LimitError, report: &mut Report) {
+        let form = &self.form;
+        let noted = match self.row_of {
+            None => report.error(place_of(error, form), error.to_string()),
+            Some(place) => {
+                let message = format!("a row of the table does not go with what is said here: {error}");
+                report.error(place, message).also(form.place, "the row")
+            }
         };
-        None
+        if let (LimitError::Delay(_), Some(place)) = (error, self.excess.place()) {
+            noted
+                .hint("write `algorithm: token_bucket`, or `on_excess: reject` for it")
+                .also(place, "the delay");
+        }
     }
 
     /// In the reference a number that is left out is zero.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::domain::check::{Binding, Charge};
 use crate::domain::limit::Algorithm;
 
-use super::budget::{Budget, Manner, Site};
+use super::budget::{Budget, Manner, Share, Site};
 use super::forms::{DocumentForm, LimitsForm, NodeForm, Settings, Text, ValuesForm, is_set};
 use super::lint;
 use super::matcher::{Match, NodeId, Tree};
@@ -20,18 +20,27 @@ use super::replaces;
 use super::table::Tables;
 use super::{Assumed, Policy, Rule};
 
+/// The most shares that the plans of a set may come to: rules times rows. Each holds limits of its own, and a set
+/// must not take all memory.
+const MOST_SHARES: usize = 1_000_000;
+
 /// One policy per domain, in the order of their names. Documents of one domain are merged in the order they are given.
 pub(super) fn policies(documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Vec<Policy> {
     let mut domains: Vec<&Arc<str>> = documents.iter().map(|document| &document.domain.value).collect();
     domains.sort();
     domains.dedup();
-    domains
-        .into_iter()
-        .map(|domain| policy(domain, documents, assumed, report))
-        .collect()
+    let mut shares = 0;
+    let policy = |domain| policy(domain, documents, assumed, &mut shares, report);
+    domains.into_iter().map(policy).collect()
 }
 
-fn policy(domain: &Arc<str>, documents: &[DocumentForm], assumed: Assumed, report: &mut Report) -> Policy {
+fn policy(
+    domain: &Arc<str>,
+    documents: &[DocumentForm],
+    assumed: Assumed,
+    shares: &mut usize,
+    report: &mut Report,
+) -> Policy {
     let of_domain = || {
         documents
             .iter()
@@ -64,6 +73,7 @@ fn policy(domain: &Arc<str>, documents: &[DocumentForm], assumed: Assumed, repor
         rules: Vec::new(),
         replacing: Vec::new(),
         paths,
+        shares,
         report,
     };
     compiler.level(Tree::ROOT, &mut Vec::new(), &nodes);
@@ -89,6 +99,7 @@ fn overrides(index: usize, charge: Charge) -> Rule {
     Rule {
         index,
         path: Arc::from("override"),
+        origin: None,
         shadow_mode: false,
         quota_mode: false,
         binding: Binding::Always,
@@ -128,6 +139,8 @@ struct Compiler<'c> {
     /// Which rule replaces which limits.
     replacing: Vec<(usize, Text)>,
     paths: Ambiguous,
+    /// How many shares there are so far.
+    shares: &'c mut usize,
     report: &'c mut Report,
 }
 
@@ -180,8 +193,20 @@ impl Compiler<'_> {
             nodes,
             tables: self.tables,
             manner: self.manner,
+            excess: settings.on_excess,
         };
+        if *self.shares > MOST_SHARES {
+            return None;
+        }
         let budget = Budget::new(limits, &site, self.report)?;
+        *self.shares += budget.shares().count();
+        if *self.shares > MOST_SHARES {
+            let message =
+                format!("the rules up to here, each with all its plans, come to over {MOST_SHARES} limits");
+            self.report
+                .error(limits.place, message)
+                .hint("let one rule without a value serve all callers of a plan");
+        }
         let charge = settings.charge.map_or(self.charge, |charge| charge.value);
         if charge == Charge::Always && holds_a_log(&budget) {
             let place = settings.charge.map_or(limits.place, |charge| charge.place);
@@ -216,6 +241,7 @@ impl Compiler<'_> {
             index,
             metric: metric::parts(nodes, &self.defaults, is_set(settings.detailed_metric)),
             path,
+            origin: nodes.last().map(|node| self.report.origin(node.key.place)),
             shadow_mode,
             quota_mode,
             binding,
@@ -235,7 +261,7 @@ impl Compiler<'_> {
 }
 
 fn holds_a_log(budget: &Budget) -> bool {
-    let mut limits = budget.shares().flat_map(|share| share.held());
+    let mut limits = budget.shares().flat_map(Share::held);
     limits.any(|limit| limit.algorithm() == Algorithm::SlidingLog)
 }
 

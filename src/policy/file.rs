@@ -8,6 +8,7 @@ use super::forms::{DocumentForm, NodeForm, ValuesForm};
 use super::keys::Level;
 use super::later;
 use super::limits;
+use super::node::{Located, Node, Place, shown};
 use super::normalize::{self, Normalizer, Prefixes};
 use super::number::Fault;
 use super::pattern::Pattern;
@@ -15,7 +16,6 @@ use super::plans;
 use super::problem::Report;
 use super::section::{Section, complain, text};
 use super::settings;
-use super::tree::{Located, Node, Place, shown};
 
 /// What `root` says, if it is clear for which domain; what is wrong with it is noted.
 pub(super) fn document(root: &Node, report: &mut Report) -> Option<DocumentForm> {
@@ -56,7 +56,7 @@ pub(super) fn document(root: &Node, report: &mut Report) -> Option<DocumentForm>
         }
         _ => {}
     }
-    report.is_partial();
+    report.mark_partial();
     None
 }
 

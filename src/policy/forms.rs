@@ -6,10 +6,11 @@ use ipnet::IpNet;
 
 use crate::domain::check::Charge;
 use crate::domain::limit::{Algorithm, Period};
+use crate::domain::time::Micros;
 
 use super::metadata::Metadata;
+use super::node::{Located, Place};
 use super::normalize::Normalizer;
-use super::tree::{Located, Place};
 
 /// Text that was written somewhere.
 pub(super) type Text = Located<Arc<str>>;
@@ -79,6 +80,8 @@ pub(super) struct Settings {
     pub cost: Option<Located<u32>>,
     pub advice: Option<Text>,
     pub charge: Option<Located<Charge>>,
+    /// The longest delay; zero refuses at once.
+    pub on_excess: Option<Located<Micros>>,
     /// Only in `defaults`.
     pub algorithm: Option<Located<Algorithm>>,
 }
@@ -97,6 +100,7 @@ impl Settings {
             cost: self.cost.or(defaults.cost),
             advice: self.advice.clone().or_else(|| defaults.advice.clone()),
             charge: self.charge.or(defaults.charge),
+            on_excess: self.on_excess.or(defaults.on_excess),
             algorithm: defaults.algorithm,
         }
     }
@@ -148,6 +152,8 @@ pub(super) struct LimitForm {
     pub plan: Option<PlanForm>,
     /// Only in a list.
     pub shadow_mode: bool,
+    /// Only in a list; see [`Settings::on_excess`].
+    pub on_excess: Option<Located<Micros>>,
 }
 
 /// Which table of `plans` a limit comes from.
@@ -173,6 +179,7 @@ impl LimitForm {
             replaces: Vec::new(),
             plan: None,
             shadow_mode: false,
+            on_excess: None,
         }
     }
 
@@ -190,6 +197,7 @@ impl LimitForm {
             replaces: Vec::new(),
             plan: None,
             shadow_mode: over.shadow_mode,
+            on_excess: over.on_excess,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Which keys may stand where, and what to say about one that may not.
 
+use super::node::{Place, shown};
 use super::problem::Report;
 use super::spelling::nearest;
-use super::tree::{Place, shown};
 
 /// A kind of map in a policy file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Level {
         if let Some(home) = Self::ALL.into_iter().find(|level| level.keys().contains(&name)) {
             report.error(place, format!("`{name}` belongs {}", home.home()));
         } else {
-            let hint = self.meant(name);
+            let hint = if report.is_full() { None } else { self.meant(name) };
             report
                 .error(place, format!("unknown key `{}`", shown(name)))
                 .maybe_hint(hint);

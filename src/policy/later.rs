@@ -1,55 +1,20 @@
 //! Keys whose engines are not here yet. They are read and checked like all others, and refused: a policy that asks for
 //! more than it would get is an error, never silently less.
 
+use super::excess::duration;
 use super::keys::Level;
+use super::node::{Node, Value, shown};
 use super::number::{Fault, whole};
 use super::problem::Report;
 use super::section::{Section, text};
 use super::settings::one_of;
-use super::tree::{Node, Value, shown};
 
 /// Refuses what a node, or `defaults`, asks for in vain. What is done anyway may be asked for.
 pub(super) fn refuse(section: &Section<'_>, report: &mut Report) {
-    on_excess(section, report);
     enforce(section, report);
     on_store_failure(section, report);
     accuracy(section, report);
     secret(section, report);
-}
-
-/// `on_excess`, of which only `reject` is supported.
-pub(super) fn on_excess(section: &Section<'_>, report: &mut Report) {
-    let Some(node) = section.get("on_excess") else {
-        return;
-    };
-    let errors = report.errors();
-    if let Value::Map(_) = node.value {
-        let delay = report.section("`on_excess`", node, Level::OnExcess);
-        if let Some(node) = delay.as_ref().and_then(|section| section.get("delay")) {
-            report.parse("delay", node, duration);
-        } else if report.errors() == errors {
-            report
-                .error(node.place, "`on_excess` must say what to do")
-                .hint("write, say, `on_excess: { delay: 150ms }`");
-        }
-    } else {
-        let words = [
-            ("reject", true),
-            ("stale", false),
-            ("degrade", false),
-            ("async", false),
-        ];
-        let reject = report.parse("on_excess", node, |text| one_of(text, &words));
-        if reject.is_none_or(|reject| reject.value) {
-            return;
-        }
-    }
-    if report.errors() == errors {
-        report.error(
-            node.place,
-            "`on_excess` other than `reject` is not supported by this version",
-        );
-    }
 }
 
 /// `shard_by`, which is not supported.
@@ -143,15 +108,4 @@ fn percent(text: &str) -> Result<u32, Fault> {
         .strip_suffix('%')
         .ok_or_else(|| fault().hint("write, say, `25%`"))?;
     whole(number).ok().filter(|share| *share <= 100).ok_or_else(fault)
-}
-
-fn duration(text: &str) -> Result<(), Fault> {
-    let fault = || {
-        Fault::new(format!("must be a duration, found `{}`", shown(text))).hint("write, say, `150ms` or `2s`")
-    };
-    let number = text
-        .strip_suffix("ms")
-        .or_else(|| text.strip_suffix('s'))
-        .ok_or_else(fault)?;
-    whole(number).map(drop).map_err(|_| fault())
 }

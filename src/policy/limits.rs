@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use crate::domain::limit::{Algorithm, Period};
 
+use super::excess::on_excess;
 use super::forms::{LimitForm, LimitsForm, PlanForm, Text, is_set};
 use super::keys::Level;
-use super::later;
+use super::node::{Located, Node, Value, shown};
 use super::number::Fault;
 use super::problem::Report;
 use super::rate::{period_of, rate, unit};
 use super::section::{Section, complain, text};
 use super::spelling::nearest;
-use super::tree::{Located, Node, Value, shown};
 
 /// The most limits that one rule may have.
 pub(super) const MOST: usize = 8;
@@ -98,9 +98,9 @@ fn limit(what: &str, node: &Node, level: Level, report: &mut Report) -> LimitFor
                 .get("shadow_mode")
                 .and_then(|node| report.flag("shadow_mode", node)),
         ),
+        on_excess: on_excess(&section, report),
         ..LimitForm::empty(node.place, true)
     };
-    later::on_excess(&section, report);
     if form.unlimited {
         nothing_beside_unlimited(&section, report);
     }
@@ -191,19 +191,14 @@ fn algorithm_named(text: &str) -> Result<Algorithm, Fault> {
     let known = Algorithm::ALL
         .into_iter()
         .find(|algorithm| algorithm.name() == text);
-    match known {
-        Some(Algorithm::LeakyBucket) => Err(Fault::new("cannot be `leaky_bucket` in this version")
-            .hint("it needs `on_excess: delay`, which is not supported yet")),
-        Some(algorithm) => Ok(algorithm),
-        None => {
-            let names = Algorithm::ALL.map(Algorithm::name);
-            let hint = match nearest(text, names) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => format!("write one of {}", names.join(", ")),
-            };
-            Err(Fault::new(format!("has no `{}`", shown(text))).hint(hint))
-        }
-    }
+    known.ok_or_else(|| {
+        let names = Algorithm::ALL.map(Algorithm::name);
+        let hint = match nearest(text, names) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("write one of {}", names.join(", ")),
+        };
+        Fault::new(format!("has no `{}`", shown(text))).hint(hint)
+    })
 }
 
 /// A name, if one is given. It goes into headers, so it is what a quoted header value may hold unescaped.

@@ -2,18 +2,24 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::domain::limit::Limit;
+use crate::domain::time::Micros;
+
 use super::forms::{NodeForm, ValuesForm};
 use super::merge::{Leads, Merged, Normalizers, Written};
+use super::node::{Place, shown};
 use super::path::values;
 use super::pattern::Pattern;
 use super::problem::Report;
-use super::tree::{Place, shown};
 
 /// A descriptor has at most so many entries.
 const MOST_ENTRIES: usize = 32;
 
 /// More patterns of one key on one level than these are not compared with one another.
 const MOST_PATTERNS: usize = 1_000;
+
+/// How long Envoy waits for an answer where nothing else is said. Then it lets the request pass.
+const DEFAULT_WAIT: Micros = Micros::new(20_000);
 
 /// Looks at the nodes of a level, which stand below `depth` others.
 pub(super) fn level(nodes: &[Merged<'_>], normalizers: &Normalizers, depth: usize, report: &mut Report) {
@@ -148,11 +154,41 @@ fn without_effect(form: &NodeForm, report: &mut Report) {
         ("cost", settings.cost.map(|cost| cost.place)),
         ("advice", settings.advice.as_ref().map(|advice| advice.place)),
         ("charge", settings.charge.map(|charge| charge.place)),
+        ("on_excess", settings.on_excess.map(|excess| excess.place)),
     ];
     for (key, place) in places {
         if let Some(place) = place {
             report.warning(place, format!("`{key}` has no effect on a node without a limit"));
         }
+    }
+}
+
+/// Looks at a limit under which calls may be delayed, as it is said at `place`.
+pub(super) fn delay(limit: &Limit, place: Place, report: &mut Report) {
+    let delay = limit.delay();
+    if delay > DEFAULT_WAIT {
+        let message = format!(
+            "a delay of {delay} is longer than the {DEFAULT_WAIT} that Envoy waits by default, and then lets the \
+             request pass"
+        );
+        report
+            .warning(place, message)
+            .hint("set `timeout` of Envoy's rate limit filter above it, with some 10ms to spare");
+    }
+    if limit.count() == 0 {
+        return;
+    }
+    let interval = Micros::new(limit.period().length().get().div_ceil(u64::from(limit.count())));
+    if delay < interval {
+        let message = format!(
+            "a delay of {delay} is shorter than the {interval} that one hit of {}/{} takes to drain, so most of what \
+             does not fit is refused all the same",
+            limit.count(),
+            limit.period()
+        );
+        report
+            .warning(place, message)
+            .hint("raise the delay or the rate, or write `on_excess: reject`");
     }
 }
 

@@ -109,9 +109,9 @@ impl Tree {
             }
             Match::Networks(networks) => {
                 let branch = self.branch(parent, key);
-                networks
-                    .into_iter()
-                    .for_each(|network| branch.networks.insert(network, id));
+                for network in networks {
+                    branch.networks.insert(network, id);
+                }
                 None
             }
             Match::Any => {

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use ipnet::IpNet;
 
 use super::forms::{NodeForm, ValuesForm};
+use super::node::{Located, Place, shown};
 use super::normalize::{self, Normalizer};
 use super::pattern::Pattern;
 use super::problem::Report;
-use super::tree::{Located, Place, shown};
 
 /// A node as a document writes it.
 #[derive(Clone, Copy)]
@@ -84,12 +84,10 @@ pub(super) fn merged<'f>(
             document: written.document,
             form,
         });
-        if let Leads::Networks(_) = leads {
-            networks_once(form, normalizer, &mut networks, report);
-        }
         match known.entry((Arc::clone(&form.key.value), leads.clone())) {
             Slot::Vacant(free) => {
                 free.insert(merged.len());
+                networks_once(form, normalizer, &mut networks, report);
                 merged.push(Merged {
                     first: *written,
                     settings: form,
@@ -193,7 +191,7 @@ fn same_rule_twice(form: &NodeForm, first: &NodeForm, report: &mut Report) {
                 shown(&other.value)
             )
         }
-        (ValuesForm::Networks(_), _) => return,
+        (ValuesForm::Networks(_), _) => format!("the rule for these networks of {key}"),
         _ => format!("the rule for any {key}"),
     };
     report

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Number, Value as Json};
 
+use super::node::{Node, Scalar, Value};
 use super::section::boolean;
-use super::tree::{Node, Scalar, Value};
 
 /// A map of JSON values.
 pub type Metadata = Map<String, Json>;

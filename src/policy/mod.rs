@@ -2,9 +2,25 @@
 //!
 //! A set is read in three steps, each of which goes on behind a mistake, so that all are reported at once:
 //! text → `tree` (everything with its place) → `forms` (everything typed) → [`PolicySet`] (everything sound).
+//!
+//! What is decided here, where the format leaves a choice:
+//! - `value: ""` and `name: ""` are none at all, as in the reference; so are null and a key without a value.
+//! - A node may be written in several documents. They are one node if at most one of them says more about it than where
+//!   its children are; a second one that does is an error, and so is the same node twice in one document.
+//! - `normalize` with one prefix has the usual other one: 32 for IPv4, 64 for IPv6. Ports, brackets and zones are left
+//!   out of an address, and a network counts as such. An X-Forwarded-For list that is shorter than the trusted hops is
+//!   no address: whoever sent it came past a proxy.
+//! - A limit of a list is named `path:period`, `path:15m`; a rule that renames a row that is a list names it
+//!   `name:period`.
+//! - `plan_entry` names the nearest entry of that key. An `unlimited` row stays so whatever the rule says beside `plan`.
+//! - `defaults` holds for whatever of it makes sense on a node; its `algorithm` for limits without a `burst`.
+//! - `on_excess` of an item goes before that of its rule, and that before `defaults`. A delay is an error wherever it
+//!   comes to a limit that knows no slot in the future: such a limit says `on_excess: reject`.
+//! - Under `compat` a `rate_limit` without `requests_per_unit` is 0, as in the reference; else it is an error.
 
 mod budget;
 mod compile;
+mod excess;
 mod file;
 mod forms;
 mod keys;
@@ -16,6 +32,7 @@ mod merge;
 pub mod metadata;
 mod metric;
 mod networks;
+mod node;
 mod normalize;
 mod number;
 mod path;
@@ -23,6 +40,7 @@ mod pattern;
 mod plans;
 pub mod problem;
 mod rate;
+pub(crate) mod reading;
 mod replaces;
 mod section;
 mod settings;
@@ -42,12 +60,13 @@ use smallvec::SmallVec;
 use crate::domain::check::{Binding, Charge};
 use crate::domain::descriptor::Entry;
 use crate::domain::limit::Limit;
+use crate::domain::time::Micros;
 
-use budget::Budget;
+use budget::{Budget, Share};
 use matcher::Tree;
 use metadata::Metadata;
 use metric::Part;
-use problem::{Problem, Problems, Report};
+use problem::{Origin, Problem, Problems, Report};
 
 /// All domains of one load. Immutable; a reload makes another one.
 #[derive(Debug, Default)]
@@ -148,6 +167,12 @@ impl PolicySet {
         hash(sources)
     }
 
+    /// The rules some of whose callers may be [delayed](Limit::delay): whoever cannot hold replies must not serve them.
+    pub fn delaying(&self) -> impl Iterator<Item = &Rule> {
+        let rules = self.policies.iter().flat_map(|policy| &policy.rules);
+        rules.filter(|rule| rule.delays())
+    }
+
     /// What is probably not what was meant.
     pub const fn warnings(&self) -> &Problems {
         &self.warnings
@@ -240,6 +265,8 @@ pub struct Rule {
     /// Keys joined by `/`, with `=value` where the rule has one: `client/route_class=expensive/plan`. Printable ASCII
     /// without quotes and backslashes, other bytes as `%XX`; no two rules of a domain share one.
     pub path: Arc<str>,
+    /// Where it is written; absent for one that stands in no file.
+    pub origin: Option<Origin>,
     /// Whether it is only watched.
     pub shadow_mode: bool,
     /// Whether it refuses only together with all others of its kind.
@@ -294,6 +321,11 @@ impl Rule {
     /// Everything that any caller may be held to: of each plan that is listed, and of those that are not.
     pub fn all_limits(&self) -> impl Iterator<Item = &Limits> {
         self.budget.shares().map(|share| &share.limits)
+    }
+
+    fn delays(&self) -> bool {
+        let mut limits = self.budget.shares().flat_map(Share::held);
+        limits.any(|limit| limit.delay() > Micros::ZERO)
     }
 }
 

@@ -29,6 +29,16 @@ pub(super) struct Prefixes {
     pub ipv6: u8,
 }
 
+/// Which networks count as what they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Width {
+    /// As long as those by which addresses are counted, or longer. A caller that may write a wider one would find a
+    /// budget of its own in each.
+    AsCounted,
+    /// All: a policy says what it means.
+    Any,
+}
+
 impl Default for Prefixes {
     /// Each IPv4 address by itself, and of IPv6 what one subscriber usually holds.
     fn default() -> Self {
@@ -48,7 +58,7 @@ impl Normalizer {
             None => value,
         };
         match self.prefixes {
-            Some(prefixes) => prefixes.apply(value),
+            Some(prefixes) => prefixes.apply(value, Width::AsCounted),
             None if self.lower_case && value.iter().any(u8::is_ascii_uppercase) => {
                 Cow::Owned(value.to_ascii_lowercase())
             }
@@ -58,18 +68,21 @@ impl Normalizer {
 
     /// The value that `value` of a policy counts as: what is written there is one address, not a list.
     pub(super) fn apply_to_written(self, value: &[u8]) -> Cow<'_, [u8]> {
-        Self {
-            trusted_hops: None,
-            ..self
+        match self.prefixes {
+            Some(prefixes) => prefixes.apply(value, Width::Any),
+            None => Self {
+                trusted_hops: None,
+                ..self
+            }
+            .apply(value),
         }
-        .apply(value)
     }
 }
 
 impl Prefixes {
     /// The network of `value`, an IPv6 address that stands for an IPv4 one as the latter, and one and the same value for
     /// all that are not addresses.
-    fn apply(self, value: &[u8]) -> Cow<'_, [u8]> {
+    fn apply(self, value: &[u8], width: Width) -> Cow<'_, [u8]> {
         let Some(text) = std::str::from_utf8(value).ok() else {
             return Cow::Borrowed(NOT_AN_ADDRESS);
         };
@@ -78,18 +91,24 @@ impl Prefixes {
             return Cow::Borrowed(value);
         }
         match network(text) {
-            Some(network) => Cow::Owned(shown(self.mask(network)).into_bytes()),
-            None => Cow::Borrowed(NOT_AN_ADDRESS),
+            Some(network) if width == Width::Any || network.prefix_len() >= self.longest(network) => {
+                Cow::Owned(shown(self.mask(network)).into_bytes())
+            }
+            _ => Cow::Borrowed(NOT_AN_ADDRESS),
+        }
+    }
+
+    /// How long the networks of this family are by which addresses are counted.
+    const fn longest(self, network: IpNet) -> u8 {
+        match network {
+            IpNet::V4(_) => self.ipv4,
+            IpNet::V6(_) => self.ipv6,
         }
     }
 
     /// The network by which the addresses of `network` are counted.
     pub(super) fn mask(self, network: IpNet) -> IpNet {
-        let longest = match network {
-            IpNet::V4(_) => self.ipv4,
-            IpNet::V6(_) => self.ipv6,
-        };
-        let length = network.prefix_len().min(longest);
+        let length = network.prefix_len().min(self.longest(network));
         IpNet::new(network.addr(), length).unwrap_or(network).trunc()
     }
 }
@@ -167,7 +186,7 @@ mod tests {
         check((24, 64), b"192.0.2.77", "192.0.2.0/24");
         check((24, 64), b"::ffff:192.0.2.77", "192.0.2.0/24");
         check((24, 64), b"192.0.2.77/32", "192.0.2.0/24");
-        check((32, 64), b"192.0.2.77/24", "192.0.2.0/24");
+        check((24, 64), b"192.0.2.77/24", "192.0.2.0/24");
         check((24, 64), b"::ffff:192.0.2.77/128", "192.0.2.0/24");
         check((0, 0), b"192.0.2.77", "0.0.0.0/0");
         check((32, 64), b"2001:db8::1", "2001:db8::/64");
@@ -180,6 +199,28 @@ mod tests {
         check((32, 64), b"\xff\xfe", "not-an-address");
         check((32, 64), b"192.0.2.1, 192.0.2.2", "not-an-address");
         check((32, 64), b"010.0.0.1", "not-an-address");
+    }
+
+    #[test]
+    fn no_caller_finds_a_budget_in_each_width_of_its_address() {
+        let normalizer = Normalizer {
+            trusted_hops: None,
+            prefixes: Some(Prefixes::default()),
+            lower_case: false,
+        };
+        for wider in [
+            "192.0.2.77/31",
+            "192.0.2.77/0",
+            "2001:db8::1/63",
+            "::ffff:192.0.2.77/127",
+        ] {
+            assert_eq!(normalizer.apply(wider.as_bytes()), NOT_AN_ADDRESS, "{wider}");
+            assert_ne!(
+                normalizer.apply_to_written(wider.as_bytes()),
+                NOT_AN_ADDRESS,
+                "a policy means {wider}"
+            );
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Fault {
 ///
 /// A leading zero is octal in YAML 1.1 and decimal in YAML 1.2, so it is refused.
 pub(super) fn whole(text: &str) -> Result<u32, Fault> {
-    let found = super::tree::shown(text);
+    let found = super::node::shown(text);
     if let Some(rest) = text.strip_prefix('-')
         && rest.starts_with(|first: char| first.is_ascii_digit() || first == '.')
     {

@@ -1,24 +1,26 @@
 //! Values with `*`, which stands for any bytes, none included.
 
+use memchr::memmem::Finder;
+
 /// A pattern, cut at its stars.
 #[derive(Debug)]
 pub(super) struct Pattern {
     prefix: Box<[u8]>,
-    middle: Box<[Box<[u8]>]>,
+    /// Callers choose how long a value is, so what is sought in it is sought in linear time.
+    middle: Box<[Finder<'static>]>,
     suffix: Box<[u8]>,
 }
 
 impl Pattern {
     /// The pattern that `text` is; `None` when it has no star and so is a plain value.
     pub(super) fn new(text: &str) -> Option<Self> {
-        let mut parts: Vec<Box<[u8]>> = text.split('*').map(|part| part.as_bytes().into()).collect();
-        let suffix = parts.pop().filter(|_| !parts.is_empty())?;
-        let prefix = parts.remove(0);
-        parts.retain(|part| !part.is_empty());
+        let (prefix, rest) = text.split_once('*')?;
+        let (middle, suffix) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let parts = middle.split('*').filter(|part| !part.is_empty());
         Some(Self {
-            prefix,
-            middle: parts.into(),
-            suffix,
+            prefix: prefix.as_bytes().into(),
+            middle: parts.map(|part| Finder::new(part).into_owned()).collect(),
+            suffix: suffix.as_bytes().into(),
         })
     }
 
@@ -30,18 +32,14 @@ impl Pattern {
             .and_then(|rest| rest.strip_suffix(&*self.suffix));
         let Some(mut between) = between else { return false };
         // Taking each part where it first appears leaves the most for those behind it.
-        self.middle.iter().all(|part| match find(between, part) {
+        self.middle.iter().all(|part| match part.find(between) {
             Some(at) => {
-                between = &between[at + part.len()..];
+                between = &between[at + part.needle().len()..];
                 true
             }
             None => false,
         })
     }
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::forms::{DefaultForm, LimitsForm, TableForm};
 use super::limits;
+use super::node::{Located, Node, Value, shown};
 use super::problem::Report;
-use super::tree::{Located, Node, Value, shown};
 
 /// All tables of a document.
 pub(super) fn tables(node: &Node, report: &mut Report) -> Vec<TableForm> {

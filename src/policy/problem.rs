@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::tree::Place;
+use super::node::Place;
 
-/// How many problems of one set are kept; more help nobody.
-const MOST: usize = 1_000;
+/// How many errors of one set are kept; more help nobody.
+const MOST_ERRORS: usize = 1_000;
+
+/// How many warnings of one set are kept, beside the errors.
+const MOST_WARNINGS: usize = 200;
 
 /// Whether a problem keeps the set from being used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +29,26 @@ pub struct Spot {
     pub column: u32,
     /// How many characters of the line it is about; at least 1.
     pub width: u32,
+}
+
+/// Where something is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file, as it was named to us.
+    pub file: Arc<str>,
+    /// Where in it; absent for a file as a whole.
+    pub spot: Option<Spot>,
+}
+
+impl fmt::Display for Origin {
+    /// `FILE:LINE:COLUMN`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        match self.spot {
+            Some(Spot { line, column, .. }) => write!(f, ":{line}:{column}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Another place that has to do with a problem.
@@ -66,6 +89,14 @@ impl Problem {
             message: message.into(),
             hint: None,
             related: None,
+        }
+    }
+
+    /// An error about something that is written at `origin`.
+    pub fn about(origin: &Origin, message: impl Into<String>) -> Self {
+        Self {
+            spot: origin.spot,
+            ..Self::about_file(&origin.file, message)
         }
     }
 
@@ -164,6 +195,7 @@ pub(super) struct Report {
     found: Vec<(Place, Problem)>,
     left_out: usize,
     errors: usize,
+    warnings: usize,
     partial: bool,
 }
 
@@ -175,6 +207,7 @@ impl Report {
             found: Vec::new(),
             left_out: 0,
             errors: 0,
+            warnings: 0,
             partial: false,
         }
     }
@@ -195,7 +228,7 @@ impl Report {
     }
 
     /// Notes that a part of the set could not be read at all: what is not found may be in it.
-    pub(super) const fn is_partial(&mut self) {
+    pub(super) const fn mark_partial(&mut self) {
         self.partial = true;
     }
 
@@ -209,9 +242,22 @@ impl Report {
         self.errors
     }
 
+    /// Whether another error would not be kept, so that no thought needs to be given to its hint.
+    pub(super) const fn is_full(&self) -> bool {
+        self.errors >= MOST_ERRORS
+    }
+
+    /// What `place` is called outside.
+    pub(super) fn origin(&self, place: Place) -> Origin {
+        Origin {
+            file: Arc::clone(&self.files[place.source as usize]),
+            spot: place.spot(),
+        }
+    }
+
     /// Everything noted, in the order of files and lines, each thing once: what an alias repeats is said once.
     pub(super) fn finish(mut self) -> Problems {
-        self.found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.found.sort_by_key(|(place, _)| *place);
         self.found.dedup();
         Problems {
             found: self.found.into_iter().map(|(_, problem)| problem).collect(),
@@ -220,7 +266,10 @@ impl Report {
     }
 
     fn note(&mut self, severity: Severity, place: Place, message: String) -> Noted<'_> {
-        self.errors += usize::from(severity == Severity::Error);
+        match severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+        }
         let file = Arc::clone(&self.files[place.source as usize]);
         let problem = Problem {
             severity,
@@ -230,7 +279,11 @@ impl Report {
             hint: None,
             related: None,
         };
-        if self.found.len() < MOST {
+        let kept = match severity {
+            Severity::Error => self.errors <= MOST_ERRORS,
+            Severity::Warning => self.warnings <= MOST_WARNINGS,
+        };
+        if kept {
             self.found.push((place, problem));
             Noted {
                 files: &self.files,

@@ -2,9 +2,9 @@
 
 use crate::domain::limit::{LONGEST_PERIOD, LimitError, Period, Unit};
 
+use super::node::shown;
 use super::number::{Fault, whole};
 use super::spelling::nearest;
-use super::tree::shown;
 
 /// The letters that may follow a number.
 const LETTERS: [(&str, Unit); 5] = [

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Rule;
+use super::budget::Share;
 use super::forms::Text;
+use super::node::shown;
 use super::problem::Report;
-use super::tree::shown;
 
 /// Notes limits that replace themselves, one another in a ring (then none would be left), or nothing at all.
 /// `replacing` tells which of the `rules` replaces which name.
@@ -49,7 +50,7 @@ pub(super) fn check(rules: &[Rule], replacing: &[(usize, Text)], report: &mut Re
 fn limits_of(rule: &Rule) -> impl Iterator<Item = &str> {
     rule.budget
         .shares()
-        .flat_map(|share| share.held())
+        .flat_map(Share::held)
         .map(|limit| &**limit.name())
 }
 

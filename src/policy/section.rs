@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::forms::Text;
 use super::keys::Level;
+use super::node::{Located, Node, Place, Scalar, Value, shown};
 use super::number::{Fault, whole};
 use super::problem::Report;
-use super::tree::{Located, Node, Place, Scalar, Value, shown};
 
 /// A map whose keys are known to belong there.
 pub(super) struct Section<'t> {

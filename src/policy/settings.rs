@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use crate::domain::check::Charge;
 
+use super::excess::on_excess;
 use super::forms::Settings;
 use super::keys::Level;
 use super::later;
 use super::limits::algorithm;
 use super::metadata::{Metadata, json};
+use super::node::{Located, Node, shown};
 use super::number::Fault;
 use super::problem::Report;
 use super::section::{Section, text};
 use super::spelling::nearest;
-use super::tree::{Located, Node, shown};
 
 const CHARGES: [(&str, Charge); 3] = [
     ("all_or_nothing", Charge::AllOrNothing),
@@ -37,6 +38,7 @@ pub(super) fn defaults(node: &Node, report: &mut Report) -> Option<Located<Setti
 /// What a node, or `defaults`, says.
 pub(super) fn of(section: &Section<'_>, report: &mut Report) -> Settings {
     later::refuse(section, report);
+    let on_excess = on_excess(section, report);
     let mut flag = |key: &str| section.get(key).and_then(|node| report.flag(key, node));
     Settings {
         shadow_mode: flag("shadow_mode"),
@@ -51,6 +53,7 @@ pub(super) fn of(section: &Section<'_>, report: &mut Report) -> Settings {
         charge: section
             .get("charge")
             .and_then(|node| report.parse("charge", node, |text| one_of(text, &CHARGES))),
+        on_excess,
         algorithm: None,
     }
 }

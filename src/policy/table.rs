@@ -3,19 +3,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::domain::limit::Algorithm;
+use crate::domain::limit::{Algorithm, Limit};
 
-use super::budget::{Manner, Piece, share};
+use super::budget::{Excess, Manner, Piece, share};
 use super::forms::{DefaultForm, LimitsForm, PlanForm, TableForm, Text};
+use super::node::shown;
 use super::problem::Report;
 use super::spelling::nearest;
-use super::tree::shown;
 
 /// The tables by name, those that are sound.
 pub(super) struct Tables<'f> {
-    tables: HashMap<&'f str, &'f TableForm>,
+    tables: HashMap<&'f str, Table<'f>>,
     /// Of which something has been reported already.
     broken: Vec<&'f str>,
+}
+
+/// A table, and its rows by name.
+struct Table<'f> {
+    form: &'f TableForm,
+    rows: HashMap<&'f str, &'f LimitsForm>,
 }
 
 impl<'f> Tables<'f> {
@@ -25,25 +31,26 @@ impl<'f> Tables<'f> {
         manner: Manner,
         report: &mut Report,
     ) -> Self {
-        let mut all: HashMap<&str, &TableForm> = HashMap::new();
+        let mut tables: HashMap<&str, Table<'_>> = HashMap::new();
         let mut broken = Vec::new();
         for form in forms {
             let name = &*form.name.value;
-            if let Some(first) = all.get(name) {
+            if let Some(first) = tables.get(name) {
                 report
                     .error(
                         form.name.place,
                         format!("the table `{}` is given twice", shown(name)),
                     )
-                    .also(first.name.place, "first at");
+                    .also(first.form.name.place, "first at");
                 continue;
             }
-            all.insert(name, form);
+            let rows = form.rows.iter().map(|(name, row)| (&*name.value, row)).collect();
+            tables.insert(name, Table { form, rows });
             if !check(form, manner, report) {
                 broken.push(name);
             }
         }
-        Self { tables: all, broken }
+        Self { tables, broken }
     }
 
     /// The table that `plan` names, if it is sound; that it does not exist is noted.
@@ -52,7 +59,7 @@ impl<'f> Tables<'f> {
         if self.broken.contains(&name) {
             return None;
         }
-        let table = self.tables.get(name).copied();
+        let table = self.tables.get(name).map(|table| table.form);
         if table.is_none() && report.is_whole() {
             let near = nearest(name, self.tables.keys().copied());
             report
@@ -68,17 +75,12 @@ impl<'f> Tables<'f> {
     /// The row for the callers of `plan`, or of plans that are not listed.
     pub(super) fn row(&self, form: &PlanForm, plan: Option<&str>) -> Option<&'f LimitsForm> {
         let table = self.tables.get(&*form.table.value)?;
-        let listed = |name: &str| {
-            table
-                .rows
-                .iter()
-                .find(|(row, _)| *row.value == *name)
-                .map(|(_, row)| row)
-        };
-        plan.and_then(listed).or_else(|| match table.default.as_ref()? {
-            DefaultForm::LikeRow(like) => listed(&like.value),
-            DefaultForm::Own(row) => Some(row),
-        })
+        let listed = |name: &str| table.rows.get(name).copied();
+        plan.and_then(listed)
+            .or_else(|| match table.form.default.as_ref()? {
+                DefaultForm::LikeRow(like) => listed(&like.value),
+                DefaultForm::Own(row) => Some(row),
+            })
     }
 }
 
@@ -123,12 +125,13 @@ fn algorithm(row: &LimitsForm, table: &Arc<str>, manner: Manner, report: &mut Re
         form: form.clone(),
         is_listed: row.is_list,
         row_of: None,
+        excess: Excess::Open,
     };
     let pieces: Vec<Piece> = row.items.iter().map(piece).collect();
     share(&pieces, table, manner, report)?
         .held()
         .first()
-        .map(|limit| limit.algorithm())
+        .map(Limit::algorithm)
 }
 
 fn no_such_row(table: &TableForm, row: &Text, report: &mut Report) {

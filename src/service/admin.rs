@@ -6,13 +6,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{any, get};
 use tokio::sync::watch;
 
 use super::health::Health;
+use super::json;
+use super::limiter::Limiter;
 use super::threads::Threads;
+use crate::clock::Clock;
+use crate::store::Store;
 
 /// What `/metrics` shows.
 #[derive(Clone)]
@@ -33,22 +38,28 @@ pub struct Operators {
     pub background: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Serves `/live`, `/ready`, `/metrics` and `/policy` on `listener` until `stop` turns true.
-pub(super) fn start(
+/// Serves `/live`, `/ready`, `/metrics`, `/policy`, `/healthcheck` and `/json` on `listener` until `stop` turns true.
+/// `limiter`, which decides what `/json` asks, is called on the thread that serves, inside its runtime.
+pub(super) fn start<S: Store, C: Clock>(
     listener: TcpListener,
     health: Health,
     operators: Operators,
+    limiter: impl FnOnce() -> Limiter<S, C> + Send + 'static,
     mut stop: watch::Receiver<bool>,
     threads: &mut Threads,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let pages = pages(health, operators.metrics, operators.policy);
-    let background = operators.background;
+    let Operators {
+        metrics,
+        policy,
+        background,
+    } = operators;
     threads.spawn(String::from("admin"), move || {
         let served = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            let pages = pages(health, metrics, policy, Arc::new(limiter()));
             tokio::select! {
                 served = async { axum::serve(listener, pages).await } => served,
                 () = background => Err(io::Error::other("what runs beside the pages ended")),
@@ -64,7 +75,13 @@ pub(super) fn start(
     })
 }
 
-fn pages(health: Health, metrics: MetricsPage, policy: Arc<dyn Fn() -> String + Send + Sync>) -> Router {
+fn pages<S: Store, C: Clock>(
+    health: Health,
+    metrics: MetricsPage,
+    policy: Arc<dyn Fn() -> String + Send + Sync>,
+    limiter: Arc<Limiter<S, C>>,
+) -> Router {
+    let health_again = health.clone();
     Router::new()
         .route("/live", get(|| async { "live\n" }))
         .route("/ready", get(async move || ready(&health)))
@@ -73,6 +90,9 @@ fn pages(health: Health, metrics: MetricsPage, policy: Arc<dyn Fn() -> String + 
             "/policy",
             get(async move || ([(header::CONTENT_TYPE, "application/json")], policy())),
         )
+        // Where scripts and probes of the reference look; it heeds no method.
+        .route("/healthcheck", any(async move || healthcheck(&health_again)))
+        .route("/json", any(move |body: Body| json::reply(limiter, body)))
 }
 
 fn ready(health: &Health) -> impl IntoResponse + use<> {
@@ -80,6 +100,14 @@ fn ready(health: &Health) -> impl IntoResponse + use<> {
         (StatusCode::OK, "ready\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}
+
+fn healthcheck(health: &Health) -> impl IntoResponse + use<> {
+    if health.is_ready() {
+        (StatusCode::OK, "OK")
+    } else {
+        (StatusCode::INTERNAL_SERVER_ERROR, "")
     }
 }
 

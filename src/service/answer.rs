@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::field::FieldName;
 use crate::domain::descriptor::Entry;
 use crate::domain::limit::Period;
+use crate::domain::time::Micros;
 use crate::domain::verdict::Verdict;
 use crate::policy::metadata::Metadata;
 
@@ -74,6 +76,8 @@ pub struct Answer {
     pub cause: Cause,
     /// The path of the rule that decided: the one that refuses, else the one nearest its limit.
     pub rule: Option<String>,
+    /// Which of the statuses is about that rule.
+    pub deciding: Option<usize>,
     /// Decided without the shared store.
     pub degraded: bool,
     /// What the rules that let pass say, in the order of the request; of two that say the same, the first holds.
@@ -95,6 +99,7 @@ impl Answer {
             verdict: Verdict::UnderLimit,
             cause,
             rule: None,
+            deciding: None,
             degraded: false,
             metadata: SmallVec::new(),
             uncounted: SmallVec::new(),
@@ -114,8 +119,10 @@ pub struct Status {
     pub limit: Option<ShownLimit>,
     /// Hits that would still pass; zero when over the limit.
     pub remaining: u32,
-    /// Whole seconds until this call would pass or, where it did, until the budget is whole again.
-    pub reset_secs: Option<u64>,
+    /// When this call would pass; absent where it did, and where it never can.
+    pub retry_after: Option<Micros>,
+    /// When the budget is whole again; absent where nothing limits.
+    pub reset_after: Option<Micros>,
 }
 
 impl Status {
@@ -124,7 +131,8 @@ impl Status {
         verdict: Verdict::UnderLimit,
         limit: None,
         remaining: 0,
-        reset_secs: None,
+        retry_after: None,
+        reset_after: None,
     };
 
     /// A rule says that nothing limits this descriptor.
@@ -132,8 +140,14 @@ impl Status {
         verdict: Verdict::UnderLimit,
         limit: None,
         remaining: UNLIMITED,
-        reset_secs: None,
+        retry_after: None,
+        reset_after: None,
     };
+
+    /// Whole seconds, rounded up, until this call would pass or, where it did, until the budget is whole again.
+    pub fn reset_secs(&self) -> Option<u64> {
+        self.retry_after.or(self.reset_after).map(Micros::ceil_secs)
+    }
 }
 
 /// A limit as answers show it.
@@ -150,8 +164,8 @@ pub struct ShownLimit {
 /// A response header of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Lower case, as HTTP/2 wants it.
-    pub name: &'static str,
+    /// Lower case, as HTTP/2 wants it, but for names that were chosen and those of the reference.
+    pub name: FieldName,
     /// Printable ASCII.
     pub value: String,
 }

@@ -18,6 +18,11 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use super::rls::LONGEST_CALL;
 
+/// So many calls of a connection may be given up before they were even looked at. A gateway has up to 1024 under way and
+/// gives them all up when this process stands still for longer than it waits, perhaps more than once; the library would
+/// take 20 for an attack and end the connection, and with it every other call.
+const MOST_GIVEN_UP: usize = 1 << 14;
+
 /// How many connections a core has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load(Arc<AtomicUsize>);
@@ -71,6 +76,7 @@ pub(super) async fn serve(
     let incoming = tokio_stream::once(Ok::<_, Infallible>(tracked)).chain(tokio_stream::pending());
     let served = Server::builder()
         .timeout(LONGEST_CALL)
+        .http2_max_pending_accept_reset_streams(Some(MOST_GIVEN_UP))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, goodbye)
         .await;

@@ -31,10 +31,10 @@ pub const MOST_ENTRIES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// Without a domain there is no telling whose rules are meant.
-    #[error("the domain must not be empty")]
+    #[error("rate limit domain must not be empty")]
     NoDomain,
-    /// Nothing is asked.
-    #[error("at least one descriptor is needed")]
+    /// Nothing is asked. These words and those above are the reference's: scripts may look for them.
+    #[error("rate limit descriptor list must not be empty")]
     NoDescriptors,
     /// More than is looked at.
     #[error("{0} descriptors are too many: at most {MOST_DESCRIPTORS} are allowed in one request")]
@@ -47,6 +47,9 @@ pub enum Invalid {
         /// How many it has.
         entries: usize,
     },
+    /// Every caller would share one counter, which no gateway can mean.
+    #[error("descriptor {0} brings a limit but no entries to count by")]
+    NothingToCount(usize),
 }
 
 /// What came over the wire.
@@ -76,6 +79,9 @@ pub(super) fn request(wire: RateLimitRequest) -> Result<Asked, Invalid> {
                 place: place + 1,
                 entries,
             });
+        }
+        if entries == 0 && descriptor.limit.is_some() {
+            return Err(Invalid::NothingToCount(place + 1));
         }
         let limit = descriptor.limit.as_ref().map(read_override);
         unreadable_overrides += u32::from(limit == Some(None));
@@ -159,12 +165,12 @@ const fn code(verdict: Verdict) -> Code {
 fn write_status(status: Status) -> DescriptorStatus {
     DescriptorStatus {
         code: code(status.verdict).into(),
-        current_limit: status.limit.map(write_limit),
         limit_remaining: status.remaining,
-        duration_until_reset: status.reset_secs.map(|seconds| Duration {
+        duration_until_reset: status.reset_secs().map(|seconds| Duration {
             seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
             nanos: 0,
         }),
+        current_limit: status.limit.map(write_limit),
     }
 }
 
@@ -192,7 +198,7 @@ const fn write_unit(unit: Unit) -> WireUnit {
 
 fn write_headers(headers: SmallVec<[Header; 4]>) -> Vec<HeaderValue> {
     let write = |header: Header| HeaderValue {
-        key: Bytes::from_static(header.name.as_bytes()),
+        key: header.name.into(),
         value: Bytes::from(header.value),
     };
     headers.into_iter().map(write).collect()
@@ -272,8 +278,10 @@ mod tests {
 
     use super::*;
     use crate::domain::limit::Period;
+    use crate::domain::time::Micros;
     use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
     use crate::service::answer::Cause;
+    use crate::service::field::FieldName;
 
     /// A field of bytes, a string or a message.
     fn field(number: u8, value: &[u8]) -> Vec<u8> {
@@ -360,8 +368,8 @@ mod tests {
         let check = |wire, expected: &str| {
             assert_eq!(request(wire).expect_err("no question").to_string(), expected);
         };
-        check(RateLimitRequest::default(), "the domain must not be empty");
-        check(asking(vec![]), "at least one descriptor is needed");
+        check(RateLimitRequest::default(), "rate limit domain must not be empty");
+        check(asking(vec![]), "rate limit descriptor list must not be empty");
         check(
             asking(vec![descriptor(1); 129]),
             "129 descriptors are too many: at most 128 are allowed in one request",
@@ -369,6 +377,12 @@ mod tests {
         check(
             asking(vec![descriptor(1), descriptor(33)]),
             "descriptor 2 has 33 entries: at most 32 are allowed",
+        );
+        let mut empty = descriptor(0);
+        empty.limit = Some(RateLimitOverride::default());
+        check(
+            asking(vec![descriptor(0), empty]),
+            "descriptor 2 brings a limit but no entries to count by",
         );
         assert!(request(asking(vec![descriptor(32); 128])).is_ok());
     }
@@ -440,6 +454,7 @@ mod tests {
             verdict: Verdict::OverLimit,
             cause: Cause::OverLimit,
             rule: Some("client/plan".to_owned()),
+            deciding: Some(0),
             degraded: true,
             statuses: smallvec![
                 Status {
@@ -453,14 +468,15 @@ mod tests {
                         },
                     }),
                     remaining: 0,
-                    reset_secs: Some(9),
+                    retry_after: Some(Micros::new(8_100_000)),
+                    reset_after: Some(Micros::MINUTE),
                 },
                 Status::UNLIMITED,
             ],
             metadata: SmallVec::new(),
             uncounted: SmallVec::new(),
             headers: smallvec![Header {
-                name: "retry-after",
+                name: FieldName::ours("retry-after"),
                 value: "9".to_owned()
             }],
             body: Some("{}".to_owned()),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use smallvec::{SmallVec, smallvec};
 
+use super::options::Modes;
 use super::plan::{Held, KeyBuffer, Plan, Planned, Reached};
 use crate::domain::check::{Binding, Charge};
 use crate::domain::descriptor::{Descriptor, Entry, Override};
@@ -24,6 +25,7 @@ pub(super) struct Draft<'p, 'r> {
     domain: &'r [u8],
     policy: &'p Policy,
     keys: &'r Keys,
+    modes: Modes,
     buffer: KeyBuffer,
     wanted: SmallVec<[Planned<'p>; 2]>,
     uncounted: SmallVec<[Entry; 1]>,
@@ -31,11 +33,12 @@ pub(super) struct Draft<'p, 'r> {
 
 impl<'p, 'r> Draft<'p, 'r> {
     /// Nothing wanted yet.
-    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys) -> Self {
+    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys, modes: Modes) -> Self {
         Self {
             domain,
             policy,
             keys,
+            modes,
             buffer: KeyBuffer::take(),
             wanted: SmallVec::new(),
             uncounted: SmallVec::new(),
@@ -58,6 +61,7 @@ impl<'p, 'r> Draft<'p, 'r> {
             reached,
             uncounted: self.uncounted,
             compat,
+            shadow: self.modes.shadow,
         }
     }
 
@@ -106,7 +110,7 @@ impl<'p, 'r> Draft<'p, 'r> {
                 rule: found.rule,
                 limit: Held::OfPolicy(limit),
                 shadow: found.is_shadowed(place),
-                binding: found.binding(place),
+                binding: self.modes.bind(found.binding(place)),
                 hits: descriptor.hits.times(found.rule.cost),
             });
         }
@@ -114,28 +118,33 @@ impl<'p, 'r> Draft<'p, 'r> {
     }
 
     /// A request's own limit replaces all those of the rule, and holds where no rule is about the descriptor. Its
-    /// counter is its own, so that it cannot disturb the rule's; only the reference shares it.
+    /// counter is its own, so that it cannot disturb the rule's; only the reference shares it. There, what the rule
+    /// says beside its limit holds no more, either: a rule that is only watched does not make the request's limit so.
     fn reach_override(
         &mut self,
         descriptor: &Descriptor,
         found: Option<&Found<'p, '_>>,
         limit: Limit,
     ) -> Reached<'p> {
-        let rule = found.map_or_else(|| self.policy.overrides(), |found| found.rule);
+        let compat = self.policy.compat();
+        let rule = match found {
+            Some(found) if !compat => found.rule,
+            _ => self.policy.overrides(),
+        };
         let counted: SmallVec<[(&[u8], &[u8]); 4]> = match found {
-            Some(found) => found
+            Some(found) if !(compat && shares_a_value(found, descriptor)) => found
                 .counted
                 .iter()
                 .map(|entry| (entry.key, entry.value.as_ref()))
                 .collect(),
-            None => descriptor
+            _ => descriptor
                 .entries
                 .iter()
                 .map(|entry| (&entry.key[..], &entry.value[..]))
                 .collect(),
         };
         let key = self.buffer.append(|into| {
-            if self.policy.compat() {
+            if compat {
                 self.keys
                     .write_nameless(into, self.domain, counted.into_iter(), &limit);
             } else {
@@ -148,7 +157,7 @@ impl<'p, 'r> Draft<'p, 'r> {
             rule,
             limit: Held::OfRequest(Box::new(limit)),
             shadow: rule.shadow_mode,
-            binding: rule.binding,
+            binding: self.modes.bind(rule.binding),
             hits: descriptor.hits.times(rule.cost),
         });
         Reached::Limited(rule, smallvec![self.wanted.len() - 1])
@@ -192,6 +201,15 @@ impl<'p, 'r> Draft<'p, 'r> {
             }
         }
     }
+}
+
+/// Whether what `descriptor` reached counts a pattern in place of one of its values (`share_threshold`).
+fn shares_a_value(found: &Found<'_, '_>, descriptor: &Descriptor) -> bool {
+    let counted = found.counted.iter().zip(&descriptor.entries);
+    found.counted.len() == descriptor.entries.len()
+        && counted
+            .into_iter()
+            .any(|(counted, entry)| counted.value[..] != entry.value[..] && counted.value.contains(&b'*'))
 }
 
 /// A limit that a request brought along, counted in a sliding window, or as the reference counts.
@@ -260,18 +278,24 @@ fn arrange<'p>(
 }
 
 /// One counter asked twice is asked for the larger hits. Where a gateway sends one client under two plans, the
-/// smaller of the two budgets holds; where one of two rules is only watched, the other binds.
+/// smaller of the two budgets holds; a rule that is only watched never stands in for one that is enforced.
 fn merge<'p>(into: &mut Planned<'p>, check: Planned<'p>) {
-    into.hits = match (into.hits, check.hits) {
+    let hits = match (into.hits, check.hits) {
         (Hits::Take(one), Hits::Take(other)) => Hits::Take(one.max(other)),
         (Hits::GiveBack(one), Hits::GiveBack(other)) => Hits::GiveBack(one.max(other)),
         (Hits::Look, other) => other,
         (one, _) => one,
     };
-    if into.binding != Binding::Always && check.binding == Binding::Always {
-        (into.rule, into.binding, into.shadow) = (check.rule, check.binding, check.shadow);
+    if strictness(&check) < strictness(into) {
+        *into = check;
     }
-    if check.limit.capacity() < into.limit.capacity() {
-        into.limit = check.limit;
-    }
+    into.hits = hits;
+}
+
+/// Orders checks of one counter: those that can refuse first, then by what they hold and how fast it comes back.
+fn strictness(check: &Planned<'_>) -> (bool, u32, u128) {
+    let rate = check.limit.rate();
+    // Rates have at most 32 and 49 bits: shifted, their quotients are told apart.
+    let pace = (u128::from(rate.hits) << 64) / u128::from(rate.micros);
+    (check.binding == Binding::Never, check.limit.capacity(), pace)
 }

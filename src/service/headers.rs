@@ -5,6 +5,7 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use super::answer::Header;
+use super::field::{DraftNames, FieldName};
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
 use crate::domain::verdict::{Decision, Verdict};
@@ -44,7 +45,12 @@ pub(super) struct Budget<'a> {
 }
 
 /// Adds the headers of `style` about `met`, which holds no limit that is only watched.
-pub(super) fn add(style: HeaderStyle, met: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
+pub(super) fn add(
+    style: HeaderStyle,
+    names: &DraftNames,
+    met: &[Budget<'_>],
+    headers: &mut SmallVec<[Header; 4]>,
+) {
     if style == HeaderStyle::Off {
         return;
     }
@@ -54,31 +60,41 @@ pub(super) fn add(style: HeaderStyle, met: &[Budget<'_>], headers: &mut SmallVec
     }
     if style.shows_ietf() {
         headers.push(Header {
-            name: "ratelimit-policy",
+            name: FieldName::ours("ratelimit-policy"),
             value: list(&shown, write_policy),
         });
         headers.push(Header {
-            name: "ratelimit",
+            name: FieldName::ours("ratelimit"),
             value: list(&shown, write_budget),
         });
     }
     if style.shows_draft03() {
-        add_draft03(&shown, headers);
+        add_draft03(names, &shown, headers);
     }
 }
 
-/// Adds the three headers as the reference has them, where they are asked for: about the last limit that refuses, else
-/// the one with the least left, the first of these on ties.
-pub(super) fn add_as_reference(style: HeaderStyle, met: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
+/// Adds the three headers as the reference has them, where they are asked for: about the last limit that shows as
+/// refusing, else the one with the least left, the first of these on ties. `met` holds limits that are only watched,
+/// too, each beside the verdict that its status shows.
+pub(super) fn add_as_reference(
+    style: HeaderStyle,
+    names: &DraftNames,
+    met: &[(Verdict, Budget<'_>)],
+    headers: &mut SmallVec<[Header; 4]>,
+) {
     let refused = met
         .iter()
         .rev()
-        .find(|budget| budget.decision.verdict == Verdict::OverLimit);
-    let nearest = || met.iter().min_by_key(|budget| budget.decision.remaining);
-    let Some(shown) = refused.or_else(nearest).filter(|_| style.shows_draft03()) else {
+        .find(|(verdict, _)| *verdict == Verdict::OverLimit);
+    let nearest = || met.iter().min_by_key(|(_, budget)| budget.decision.remaining);
+    let Some((_, shown)) = refused.or_else(nearest).filter(|_| style.shows_draft03()) else {
         return;
     };
-    add_three(shown.limit.count().to_string(), shown.decision, headers);
+    let names = Three::new(
+        names,
+        ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"],
+    );
+    add_three(names, shown.limit.count().to_string(), shown.decision, headers);
 }
 
 /// What is shown: each name once, at its smallest remaining, for a reader finds a policy by its name.
@@ -144,7 +160,7 @@ fn write_budget(value: &mut String, budget: &Budget<'_>) {
 }
 
 /// The three headers of the older draft, about the limit that is nearest.
-fn add_draft03(shown: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
+fn add_draft03(names: &DraftNames, shown: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
     let Some(nearest) = shown.iter().min_by_key(|budget| nearness(budget)) else {
         return;
     };
@@ -156,24 +172,39 @@ fn add_draft03(shown: &[Budget<'_>], headers: &mut SmallVec<[Header; 4]>) {
         );
         write_quoted(&mut limits, budget.limit.name());
     }
-    add_three(limits, nearest.decision, headers);
+    let names = Three::new(
+        names,
+        ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
+    );
+    add_three(names, limits, nearest.decision, headers);
 }
 
-fn add_three(limit: String, decision: &Decision, headers: &mut SmallVec<[Header; 4]>) {
+/// What the three headers are called.
+struct Three([FieldName; 3]);
+
+impl Three {
+    /// The names that were chosen, else `ours`.
+    fn new(chosen: &DraftNames, ours: [&'static str; 3]) -> Self {
+        let [limit, remaining, reset] = ours.map(FieldName::ours);
+        Self([
+            chosen.limit.clone().unwrap_or(limit),
+            chosen.remaining.clone().unwrap_or(remaining),
+            chosen.reset.clone().unwrap_or(reset),
+        ])
+    }
+}
+
+fn add_three(names: Three, limit: String, decision: &Decision, headers: &mut SmallVec<[Header; 4]>) {
     let remaining = decision.remaining.to_string();
     let reset = until_reset(decision).ceil_secs().to_string();
-    headers.push(Header {
-        name: "ratelimit-limit",
-        value: limit,
-    });
-    headers.push(Header {
-        name: "ratelimit-remaining",
-        value: remaining,
-    });
-    headers.push(Header {
-        name: "ratelimit-reset",
-        value: reset,
-    });
+    let values = [limit, remaining, reset];
+    headers.extend(
+        names
+            .0
+            .into_iter()
+            .zip(values)
+            .map(|(name, value)| Header { name, value }),
+    );
 }
 
 /// When a call that was refused would pass; when the budget is whole again where it was not, or never would.
@@ -256,7 +287,7 @@ mod tests {
             .map(|(limit, decision)| Budget { limit, decision })
             .collect();
         let mut headers = SmallVec::new();
-        add(style, &met, &mut headers);
+        add(style, &DraftNames::default(), &met, &mut headers);
         headers
             .iter()
             .map(|header| format!("{}: {}", header.name, header.value))
@@ -294,6 +325,35 @@ mod tests {
                 "ratelimit-remaining: 0",
                 "ratelimit-reset: 2",
             ]
+        );
+    }
+
+    #[test]
+    fn the_reference_shows_the_last_that_refuses_and_only_then_the_nearest() {
+        let (first, second) = (limit("a", 5, Unit::Minute, 1), limit("b", 7, Unit::Day, 1));
+        let (room, over) = (fits(0, None), spent(Some(9)));
+        let told = |met: [(Verdict, &Decision); 2]| {
+            let limits = [&first, &second];
+            let met: Vec<_> = met
+                .into_iter()
+                .zip(limits)
+                .map(|((verdict, decision), limit)| (verdict, Budget { limit, decision }))
+                .collect();
+            let mut headers = SmallVec::new();
+            add_as_reference(HeaderStyle::Draft03, &DraftNames::default(), &met, &mut headers);
+            format!("{}: {}", headers[0].name, headers[0].value)
+        };
+        let (passes, refuses) = (Verdict::UnderLimit, Verdict::OverLimit);
+        assert_eq!(told([(refuses, &over), (refuses, &over)]), "RateLimit-Limit: 7");
+        assert_eq!(
+            told([(refuses, &over), (passes, &over)]),
+            "RateLimit-Limit: 5",
+            "the other is only watched"
+        );
+        assert_eq!(
+            told([(passes, &room), (passes, &over)]),
+            "RateLimit-Limit: 5",
+            "the first of a tie"
         );
     }
 

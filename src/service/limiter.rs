@@ -7,9 +7,11 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Cause, Header, ShownLimit, Status};
-use super::headers::{self, Budget, HeaderStyle, until_reset};
+use super::field::FieldName;
+use super::headers::{self, Budget, HeaderStyle};
 use super::live::{Live, Policies};
 use super::observer::Tally;
+use super::options::LimiterOptions;
 use super::plan::{Plan, Planned, Reached, group};
 use super::random::Random;
 use super::refusal::Refusal;
@@ -38,8 +40,7 @@ pub struct Limiter<S, C> {
     clock: C,
     /// How counters are named.
     keys: Keys,
-    /// Which headers answers carry, where that was said.
-    headers: Option<HeaderStyle>,
+    options: LimiterOptions,
     random: Random,
 }
 
@@ -51,7 +52,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         store: S,
         clock: C,
         keys: Keys,
-        headers: Option<HeaderStyle>,
+        options: LimiterOptions,
     ) -> Self {
         let random = Random::new(clock.now().as_micros() ^ (core as u64).rotate_left(32));
         Self {
@@ -60,7 +61,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             store,
             clock,
             keys,
-            headers,
+            options,
             random,
         }
     }
@@ -79,7 +80,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             tally.called(None, Cause::UnknownDomain);
             return Ok(Answer::untouched(Cause::UnknownDomain, request.descriptors.len()));
         };
-        let plan = Plan::new(request, policy, &self.keys);
+        let plan = Plan::new(request, policy, &self.keys, self.options.modes);
         let decisions = if plan.is_empty() {
             Decisions::default()
         } else {
@@ -127,6 +128,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             .iter()
             .map(|reached| status(plan, reached, decisions))
             .collect();
+        let deciding = deciding(plan, decisions);
         let mut answer = Answer {
             verdict: if decisions.refused {
                 Verdict::OverLimit
@@ -134,7 +136,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 Verdict::UnderLimit
             },
             cause: cause(plan, decisions),
-            rule: deciding(plan, decisions).map(|check| check.rule.path.to_string()),
+            rule: deciding.map(|place| plan.check(place).rule.path.to_string()),
+            deciding: deciding.and_then(|place| plan.reached.iter().position(|reached| reached.meets(place))),
             degraded: decisions.degraded,
             metadata: metadata(plan, &statuses),
             uncounted: plan.uncounted.clone(),
@@ -142,17 +145,24 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             headers: SmallVec::new(),
             body: None,
         };
+        let LimiterOptions {
+            headers: style,
+            names,
+            ..
+        } = &self.options;
         if plan.compat {
-            let met: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions).map(budget).collect();
-            let style = self.headers.unwrap_or(HeaderStyle::Off);
-            headers::add_as_reference(style, &met, &mut answer.headers);
+            let met: SmallVec<[_; 4]> = checked(plan, decisions)
+                .map(|met| (shown_verdict(met.0, met.1), budget(met)))
+                .collect();
+            let style = style.unwrap_or(HeaderStyle::Off);
+            headers::add_as_reference(style, names, &met, &mut answer.headers);
             return answer;
         }
         let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
-            .filter(|(check, _)| !check.shadow)
+            .filter(|(check, _)| !is_watched(plan, check))
             .map(budget)
             .collect();
-        headers::add(self.headers.unwrap_or_default(), &enforced, &mut answer.headers);
+        headers::add(style.unwrap_or_default(), names, &enforced, &mut answer.headers);
         if decisions.refused {
             self.explain_refusal(plan, decisions, &mut answer);
         }
@@ -164,11 +174,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             .filter(|(check, decision)| refuses(check, decision))
             .map(budget)
             .collect();
-        let advice = deciding(plan, decisions).and_then(|check| check.rule.advice.as_deref());
+        let advice = deciding(plan, decisions).and_then(|place| plan.check(place).rule.advice.as_deref());
         let refusal = Refusal::new(&refusing, advice, &self.random);
         if let Some(seconds) = refusal.retry_after() {
             answer.headers.push(Header {
-                name: "retry-after",
+                name: FieldName::ours("retry-after"),
                 value: seconds.to_string(),
             });
         }
@@ -176,7 +186,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         if answer.body.is_some() {
             let value = String::from("application/problem+json");
             answer.headers.push(Header {
-                name: "content-type",
+                name: FieldName::ours("content-type"),
                 value,
             });
         }
@@ -241,12 +251,12 @@ fn refuses(check: &Planned<'_>, decision: &Decision) -> bool {
     decision.verdict == Verdict::OverLimit && check.binding != Binding::Never
 }
 
-/// The check that a person would name: the one that refuses longest, else the one nearest its limit.
-fn deciding<'a, 'p>(plan: &'a Plan<'p>, decisions: &Decisions) -> Option<&'a Planned<'p>> {
-    let decided = plan.checks().iter().zip(&decisions.checks);
-    decided
-        .min_by_key(|(check, decision)| order(check, decision))
-        .map(|(check, _)| check)
+/// The place of the check that a person would name: the one that refuses longest, else the one nearest its limit.
+fn deciding(plan: &Plan<'_>, decisions: &Decisions) -> Option<usize> {
+    checked(plan, decisions)
+        .enumerate()
+        .min_by_key(|(_, (check, decision))| order(check, decision))
+        .map(|(place, _)| place)
 }
 
 /// Orders decisions from what matters most to what matters least; ties keep the order of the request.
@@ -273,16 +283,27 @@ fn status(plan: &Plan<'_>, reached: &Reached<'_>, decisions: &Decisions) -> Stat
         return Status::UNTOUCHED;
     };
     Status {
-        // What is only watched shows as if it let everything pass.
-        verdict: if check.shadow {
-            Verdict::UnderLimit
-        } else {
-            decision.verdict
-        },
+        verdict: shown_verdict(check, decision),
         limit: Some(shown_limit(&check.limit, plan.compat)),
         remaining: u32::try_from(decision.remaining).unwrap_or(u32::MAX),
-        reset_secs: Some(until_reset(decision).ceil_secs()),
+        retry_after: decision.retry_after,
+        reset_after: Some(decision.reset_after),
     }
+}
+
+/// What a rule only watches shows as if it let everything pass. What is watched only because everything is shows what
+/// it would do.
+fn shown_verdict(check: &Planned<'_>, decision: &Decision) -> Verdict {
+    if check.shadow {
+        Verdict::UnderLimit
+    } else {
+        decision.verdict
+    }
+}
+
+/// Whether a check is weighed and counted but refuses nobody.
+fn is_watched(plan: &Plan<'_>, check: &Planned<'_>) -> bool {
+    check.shadow || plan.shadow
 }
 
 fn shown_limit(limit: &Limit, compat: bool) -> ShownLimit {
@@ -317,7 +338,7 @@ fn cause(plan: &Plan<'_>, decisions: &Decisions) -> Cause {
         return Cause::OverLimit;
     }
     let met = |wanted: fn(&Reached<'_>) -> bool| plan.reached.iter().any(wanted);
-    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(check, decision)) {
+    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(plan, check, decision)) {
         Cause::Shadow
     } else if met(|reached| matches!(reached, Reached::Limited(..))) {
         Cause::UnderLimit
@@ -330,8 +351,8 @@ fn cause(plan: &Plan<'_>, decisions: &Decisions) -> Cause {
     }
 }
 
-fn is_shadow_refusal(check: &Planned<'_>, decision: &Decision) -> bool {
-    check.shadow && decision.verdict == Verdict::OverLimit
+fn is_shadow_refusal(plan: &Plan<'_>, check: &Planned<'_>, decision: &Decision) -> bool {
+    is_watched(plan, check) && decision.verdict == Verdict::OverLimit
 }
 
 fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, decisions: &Decisions) {
@@ -342,7 +363,7 @@ fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, dec
         }
     }
     for (check, decision) in checked(plan, decisions) {
-        if is_shadow_refusal(check, decision) {
+        if is_shadow_refusal(plan, check, decision) {
             tally.shadow_refused(domain, check.rule.index);
         }
         if decision.reason == Reason::TooManyHits {

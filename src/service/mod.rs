@@ -3,16 +3,22 @@
 pub mod admin;
 mod afresh;
 pub mod answer;
+pub mod call;
 pub mod client;
 mod connection;
 pub mod convert;
 mod draft;
+pub mod field;
 pub mod headers;
 pub mod health;
+mod json;
 pub mod limiter;
 pub mod live;
 pub mod observer;
+pub mod options;
 mod plan;
+#[cfg(test)]
+mod properties;
 mod random;
 mod refusal;
 pub mod reload;

@@ -6,6 +6,7 @@ use std::ops::{Deref, Range};
 use smallvec::SmallVec;
 
 use super::draft::Draft;
+use super::options::Modes;
 use crate::domain::check::{Binding, Check, Group};
 use crate::domain::descriptor::{Entry, Request};
 use crate::domain::limit::Limit;
@@ -25,6 +26,8 @@ pub(super) struct Plan<'p> {
     pub(super) uncounted: SmallVec<[Entry; 1]>,
     /// Whether the domain is decided as the reference does.
     pub(super) compat: bool,
+    /// Whether nothing can refuse.
+    pub(super) shadow: bool,
 }
 
 /// Where one descriptor arrived.
@@ -42,6 +45,13 @@ pub(super) enum Reached<'p> {
     Replaced,
 }
 
+impl Reached<'_> {
+    /// Whether the check at `place` in the group is about it.
+    pub(super) fn meets(&self, place: usize) -> bool {
+        matches!(self, Self::Limited(_, places) if places.contains(&place))
+    }
+}
+
 /// One check of the group, its key still in the buffer.
 #[derive(Debug)]
 pub(super) struct Planned<'p> {
@@ -50,7 +60,7 @@ pub(super) struct Planned<'p> {
     pub(super) rule: &'p Rule,
     /// The limit it is held to.
     pub(super) limit: Held<'p>,
-    /// Whether it is only watched.
+    /// Whether the policy only watches it.
     pub(super) shadow: bool,
     /// Whether it can refuse the request.
     pub(super) binding: Binding,
@@ -83,8 +93,8 @@ impl Deref for Held<'_> {
 
 impl<'p> Plan<'p> {
     /// Matches every descriptor of `request` and lays out the checks.
-    pub(super) fn new(request: &Request, policy: &'p Policy, keys: &Keys) -> Self {
-        let mut draft = Draft::new(&request.domain, policy, keys);
+    pub(super) fn new(request: &Request, policy: &'p Policy, keys: &Keys, modes: Modes) -> Self {
+        let mut draft = Draft::new(&request.domain, policy, keys, modes);
         let reached = request
             .descriptors
             .iter()

@@ -89,7 +89,10 @@ fn detail(worst: &Budget<'_>, retry_after: Option<u64>) -> String {
     let limit = describe(worst.limit);
     match (worst.decision.reason, retry_after) {
         (Reason::TooManyHits, _) => {
-            format!("One call asks for more than {limit} can ever hold. Waiting does not help.")
+            let (largest, name) = (worst.limit.largest(), worst.limit.name());
+            format!(
+                "One call asks for more than the {largest} hits that the limit {name} can ever hold. Waiting does not help."
+            )
         }
         (Reason::Blocked, _) => format!("{limit} lets nothing pass."),
         (_, Some(1)) => format!("{limit} is spent. Try again in 1 second."),

@@ -15,8 +15,8 @@ use super::live::{Live, Policies};
 use super::source::{Document, Hint, Hints, PolicySource};
 use crate::clock::Clock;
 use crate::domain::time::Timestamp;
+use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
-use crate::policy::{Assumed, PolicySet};
 
 /// A source is read once nothing about it has changed for this long: whoever writes is then probably done.
 const QUIET: Duration = Duration::from_millis(250);
@@ -82,6 +82,9 @@ impl Status {
     }
 }
 
+/// Makes a set of what a source says, or says everything that keeps it from being served.
+pub type Compile = Box<dyn Fn(&[Document]) -> Result<PolicySet, Problems> + Send>;
+
 /// Watches over the policies in force.
 pub struct Reloader {
     hints: Arc<Hints>,
@@ -90,10 +93,10 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Keeps `policies`, which were made of `documents` under what is `assumed`, at what `source` says.
+    /// Keeps `policies`, which were made of `documents` as `compile` does it, at what `source` says.
     pub fn new(
         source: PolicySource,
-        assumed: Assumed,
+        compile: Compile,
         policies: Arc<Policies>,
         documents: &[Document],
         clock: Arc<dyn Clock>,
@@ -110,7 +113,7 @@ impl Reloader {
             hints: source.hints,
             keeper: Arc::new(Mutex::new(Keeper {
                 read: source.read,
-                assumed,
+                compile,
                 policies,
                 clock,
                 observer,
@@ -184,7 +187,7 @@ impl Reloader {
 /// Does the work: reads, compiles, swaps, says what happened.
 struct Keeper {
     read: Box<dyn FnMut() -> Result<Vec<Document>, Problems> + Send>,
-    assumed: Assumed,
+    compile: Compile,
     policies: Arc<Policies>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn ReloadObserver>,
@@ -231,7 +234,7 @@ impl Keeper {
         if !asked && self.rejected.as_ref() == Some(&content) {
             return;
         }
-        match compile(&documents, self.assumed) {
+        match compile(&self.compile, &documents) {
             Ok(set) => self.accept(set, &documents),
             Err(problems) => self.reject(content, &problems, asked),
         }
@@ -302,8 +305,8 @@ impl Keeper {
 }
 
 /// A bug in the reader must not end a server that has policies to go by.
-fn compile(documents: &[Document], assumed: Assumed) -> Result<PolicySet, Problems> {
-    catch_unwind(AssertUnwindSafe(|| PolicySet::parse_assuming(documents, assumed))).unwrap_or_else(|_| {
+fn compile(compile: &Compile, documents: &[Document]) -> Result<PolicySet, Problems> {
+    catch_unwind(AssertUnwindSafe(|| compile(documents))).unwrap_or_else(|_| {
         let problem = Problem::about_file("policy", "reading it failed by a bug of ours, see above");
         Err(Problems::from(vec![problem]))
     })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::convert;
+use super::call::{self, Unanswered};
 use super::limiter::Limiter;
 use crate::clock::Clock;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
@@ -16,7 +16,7 @@ use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitRes
 use crate::store::Store;
 
 /// The largest message that is read: 128 descriptors whose values are as long as a gateway's headers can be.
-const LARGEST_MESSAGE: usize = 8 << 20;
+pub(super) const LARGEST_MESSAGE: usize = 8 << 20;
 
 /// The longest a call may take, whatever its caller would wait.
 pub(super) const LONGEST_CALL: Duration = Duration::from_secs(5);
@@ -36,16 +36,10 @@ impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let deadline = Instant::now() + time_left(request.metadata());
-        let asked = convert::request(request.into_inner()).map_err(|invalid| {
-            self.0.reject();
-            Status::invalid_argument(invalid.to_string())
-        })?;
-        if asked.unreadable_overrides > 0 {
-            self.0.ignore_overrides(asked.unreadable_overrides);
-        }
-        match self.0.decide(&asked.request, deadline).await {
-            Ok(answer) => Ok(Response::new(convert::response(answer))),
-            Err(error) => Err(Status::unavailable(error.to_string())),
+        match call::answer(&self.0, request.into_inner(), deadline).await {
+            Ok(answer) => Ok(Response::new(answer)),
+            Err(Unanswered::Invalid(invalid)) => Err(Status::invalid_argument(invalid.to_string())),
+            Err(Unanswered::Undecided(error)) => Err(Status::unavailable(error.to_string())),
         }
     }
 }

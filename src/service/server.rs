@@ -109,7 +109,7 @@ impl Bound {
     }
 
     /// Starts every core and the operators' port. `limiter` makes the limiter of each core, on that core's thread and
-    /// inside its runtime.
+    /// inside its runtime; the core whose number follows the last is the operators' port.
     ///
     /// # Errors
     /// When the system refuses what a thread or runtime needs.
@@ -122,7 +122,6 @@ impl Bound {
     ) -> Result<Running, ServerError> {
         let mut threads = Threads::new();
         let (stop_admin, stop) = watch::channel(false);
-        admin::start(self.admin, self.health.clone(), operators, stop, &mut threads)?;
         let (drain, draining) = watch::channel(false);
         let terms = Terms {
             age: options.connection_age,
@@ -130,8 +129,19 @@ impl Bound {
             random: Arc::new(Random::new(seed)),
         };
         let limiter = Arc::new(limiter);
-        let mut workers = Vec::with_capacity(options.workers);
-        for core in 0..options.workers.max(1) {
+        let cores = options.workers.max(1);
+        let for_scripts = Arc::clone(&limiter);
+        let (admin, health) = (self.admin, self.health.clone());
+        admin::start(
+            admin,
+            health,
+            operators,
+            move || for_scripts(cores),
+            stop,
+            &mut threads,
+        )?;
+        let mut workers = Vec::with_capacity(cores);
+        for core in 0..cores {
             let (limiter, common) = (Arc::clone(&limiter), self.common.clone());
             let routes = move || common.add_service(rls::service(limiter(core)));
             workers.push(Worker::start(core, terms.clone(), &mut threads, routes)?);

@@ -1,8 +1,8 @@
 //! Decides locally while the shared store cannot: every instance by its share of each budget.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::memory::Memory;
 use super::{Store, StoreError, StoreObserver};
@@ -17,8 +17,21 @@ pub struct Fallback<S> {
     shared: S,
     local: Memory,
     instances: u32,
-    degraded: Arc<AtomicBool>,
+    state: Arc<State>,
+    /// [`CALM`], but for tests.
+    calm: Duration,
     observer: Arc<dyn StoreObserver>,
+}
+
+/// How long the shared store must not have failed before that is said: one that fails now and then is degraded all
+/// the while, rather than changing with every call.
+const CALM: Duration = Duration::from_secs(1);
+
+struct State {
+    degraded: AtomicBool,
+    started: Instant,
+    /// Microseconds since then.
+    failed: AtomicU64,
 }
 
 impl<S: Store> Fallback<S> {
@@ -28,7 +41,12 @@ impl<S: Store> Fallback<S> {
             shared,
             local,
             instances,
-            degraded: Arc::default(),
+            state: Arc::new(State {
+                degraded: AtomicBool::new(false),
+                started: Instant::now(),
+                failed: AtomicU64::new(0),
+            }),
+            calm: CALM,
             observer,
         }
     }
@@ -58,14 +76,32 @@ impl<S: Store> Fallback<S> {
         }
     }
 
-    fn note(&self, failure: Option<&StoreError>) {
-        let degraded = failure.is_some();
-        if self.degraded.load(Ordering::Relaxed) != degraded
-            && self.degraded.swap(degraded, Ordering::Relaxed) != degraded
-        {
-            self.observer
-                .degraded(degraded, &failure.map(ToString::to_string).unwrap_or_default());
+    fn failed(&self, error: &StoreError) {
+        let state = &self.state;
+        state.failed.store(state.now(), Ordering::Relaxed);
+        if !state.degraded.swap(true, Ordering::Relaxed) {
+            self.observer.degraded(true, &error.to_string());
         }
+    }
+
+    fn decided(&self) {
+        let state = &self.state;
+        if state.degraded.load(Ordering::Relaxed)
+            && state.calm_for() >= self.calm
+            && state.degraded.swap(false, Ordering::Relaxed)
+        {
+            self.observer.degraded(false, "");
+        }
+    }
+}
+
+impl State {
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn calm_for(&self) -> Duration {
+        Duration::from_micros(self.now().saturating_sub(self.failed.load(Ordering::Relaxed)))
     }
 }
 
@@ -78,13 +114,80 @@ impl<S: Store> Store for Fallback<S> {
     ) -> Result<Decisions, StoreError> {
         match self.shared.decide(group, now, deadline).await {
             Ok(decisions) => {
-                self.note(None);
+                self.decided();
                 Ok(decisions)
             }
             Err(error) => {
-                self.note(Some(&error));
+                self.failed(&error);
                 Ok(self.decide_locally(group, now))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::atomic::AtomicU32;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::domain::time::Micros;
+
+    /// Fails every other time.
+    #[derive(Clone, Default)]
+    struct Flaky(Arc<AtomicU32>);
+
+    impl Store for Flaky {
+        fn decide(
+            &self,
+            _: &Group<'_>,
+            _: Timestamp,
+            _: Instant,
+        ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+            let budget = Duration::ZERO;
+            ready(match self.0.fetch_add(1, Ordering::Relaxed) % 2 {
+                0 => Err(StoreError::Timeout { budget }),
+                _ => Ok(Decisions::default()),
+            })
+        }
+    }
+
+    #[derive(Default)]
+    struct Changes(Mutex<Vec<bool>>);
+
+    impl StoreObserver for Changes {
+        fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
+        fn connected(&self, _: &str) {}
+        fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
+        fn unreadable(&self, _: u32) {}
+        fn degraded(&self, degraded: bool, _: &str) {
+            self.0.lock().push(degraded);
+        }
+        fn overflowed(&self) {}
+    }
+
+    #[tokio::test]
+    async fn a_store_that_fails_now_and_then_is_one_change_and_not_many() {
+        let changes = Arc::new(Changes::default());
+        let observer = Arc::clone(&changes) as Arc<dyn StoreObserver>;
+        let local = Memory::new(1, Arc::clone(&observer));
+        let mut store = Fallback::new(Flaky::default(), local, 1, observer);
+        store.calm = Duration::MAX;
+        let nothing = Group {
+            checks: &[],
+            longest_wait: Micros::ZERO,
+            compat: false,
+        };
+        for decided_locally in [true, false].repeat(50) {
+            let decisions = store.decide(&nothing, Timestamp::default(), Instant::now()).await;
+            assert_eq!(decisions.expect("a decision").degraded, decided_locally);
+        }
+        assert_eq!(*changes.0.lock(), [true]);
+        store.calm = Duration::ZERO;
+        store.shared.0.store(1, Ordering::Relaxed);
+        let _ = store.decide(&nothing, Timestamp::default(), Instant::now()).await;
+        assert_eq!(*changes.0.lock(), [true, false]);
     }
 }

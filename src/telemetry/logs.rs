@@ -25,6 +25,8 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), Box<dyn std::error::E
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Where nobody reads any more, nobody can be told so: trying would panic, and the panic would be logged.
+        .log_internal_errors(false)
         .with_target(false);
     match format {
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).try_init(),

@@ -367,6 +367,25 @@ async fn the_largest_numbers_count<S: Store>(store: &S) {
     }
 }
 
+async fn a_clock_that_was_set_back_freezes_no_counter<S: Store>(store: &S) {
+    for algorithm in [
+        Algorithm::TokenBucket,
+        Algorithm::SlidingWindow,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingLog,
+    ] {
+        let limit = limit(algorithm, 5, Unit::Minute);
+        let key = format!("set-back-{}", algorithm.name());
+        // Spent while the clock was a day ahead.
+        assert_eq!(admitted(store, &key, &limit, 10, at(86_400.0)).await, 5, "{key}");
+        let refused = one(store, &key, &limit, Hits::take(1), at(0.0)).await;
+        assert_eq!(refused.verdict, Verdict::OverLimit, "{key}");
+        let wait = refused.retry_after.expect("a time to come back");
+        let back = one(store, &key, &limit, Hits::take(1), at(0.0).plus(wait)).await;
+        assert_eq!(back.verdict, Verdict::UnderLimit, "{key}: after {wait:?}");
+    }
+}
+
 async fn a_slot_in_the_future_is_reserved<S: Store>(store: &S) {
     let limit = limit(Algorithm::LeakyBucket, 10, Unit::Second);
     let mut delays = Vec::new();
@@ -448,6 +467,7 @@ battery!(
     a_limit_of_zero_refuses_everything,
     an_edited_limit_applies_to_what_was_used,
     the_largest_numbers_count,
+    a_clock_that_was_set_back_freezes_no_counter,
     a_slot_in_the_future_is_reserved,
     a_large_group_is_decided_at_once,
 );

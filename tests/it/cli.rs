@@ -1,8 +1,11 @@
 //! The command as a person or a script uses it: what it prints where, and how it ends.
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::process::Stdio;
 
-use crate::harness::comporta::{Comporta, command};
+use crate::harness::comporta::{Client, Comporta, command};
+use crate::harness::process::poll;
 use crate::harness::repository;
 
 /// How it ended and what it printed on which stream.
@@ -64,6 +67,87 @@ fn serving_a_bad_policy_says_where_it_is_bad() {
         assert_eq!(run.code, Some(1), "{}", run.stderr);
         assert!([run.stdout, run.stderr].concat().contains(&format!("{path}:4:")));
     }
+}
+
+#[test]
+fn a_ready_file_takes_nobodys_place() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let policy = std::fs::read(repository("deploy/policy.yaml")).expect("the policy");
+    std::fs::write(path("policy.yaml"), &policy).expect("written");
+    std::fs::create_dir(path("folder")).expect("made");
+    std::os::unix::fs::symlink("/dev/null", path("device")).expect("linked");
+    for ready_file in ["policy.yaml", "folder", "device"] {
+        let ready_file = path(ready_file);
+        let run = run(&[
+            "serve",
+            &path("policy.yaml"),
+            "--grpc",
+            &address,
+            "--ready-file",
+            &ready_file,
+        ]);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        assert!(
+            run.stderr.contains(&format!("cannot write {ready_file}: ")),
+            "{}",
+            run.stderr
+        );
+    }
+    assert_eq!(std::fs::read(path("policy.yaml")).expect("still there"), policy);
+    assert!(std::fs::symlink_metadata(path("device")).is_ok());
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 3);
+}
+
+#[test]
+fn check_reads_what_a_pipe_says() {
+    let mut check = command(["check", "/dev/stdin"]);
+    check.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = check.spawn().expect("it starts");
+    let policy = std::fs::read(repository("deploy/policy.yaml")).expect("the policy");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(&policy).expect("written");
+    drop(pipe);
+    let output = child.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("5 rules"), "{said}");
+}
+
+#[test]
+fn a_file_without_an_end_is_no_policy() {
+    let run = run(&["check", "/dev/zero"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stdout.contains("/dev/zero: "), "{}", run.stdout);
+}
+
+#[test]
+fn more_workers_than_any_machine_has_are_a_mistake() {
+    let run = run(&["serve", "deploy/policy.yaml", "--workers", "4294967295"]);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains("--workers"), "{}", run.stderr);
+}
+
+#[test]
+fn a_policy_that_delays_is_checked_but_not_served() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(
+        file.path(),
+        "domain: d\ndescriptors:\n  - key: a\n    on_excess: { delay: 15ms }\n    rate_limit: { rate: 100/1s, burst: 5 }\n",
+    )
+    .expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    assert_eq!(run(&["check", path]).code, Some(0));
+    let served = run(&["serve", path]);
+    assert_eq!(served.code, Some(1));
+    assert_eq!(
+        served.stderr,
+        format!(
+            "{path}:3:10: the rule a delays calls, and this version cannot hold replies: it can be checked, but not \
+             served: write `on_excess: reject` until it can\n"
+        )
+    );
 }
 
 #[test]
@@ -135,6 +219,28 @@ fn the_ready_line_names_the_real_addresses() {
         assert!(!address.ends_with(":0"));
         comporta.wait_for_line(&address);
     }
+}
+
+#[test]
+fn it_serves_on_when_nobody_reads_its_log_any_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ready_file = folder.path().join("ready.json");
+    let mut serve = command(["serve", "deploy/policy.yaml"]);
+    serve
+        .args(["--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-file"])
+        .arg(&ready_file)
+        .current_dir(repository(""))
+        .stderr(Stdio::piped());
+    let mut child = serve.spawn().expect("it starts");
+    drop(child.stderr.take());
+    let ready = poll("a ready file", || std::fs::read_to_string(&ready_file).ok());
+    let ready: serde_json::Value = serde_json::from_str(&ready).expect("JSON");
+    let client = Client::connect(ready["grpc"].as_str().expect("an address"));
+    // A domain that nobody knows is worth a line.
+    assert!(client.admits("nowhere", "client=ana"));
+    assert!(client.admits("edge", "client=ana,plan=free"));
+    child.kill().expect("it still runs");
+    child.wait().expect("its end");
 }
 
 #[test]

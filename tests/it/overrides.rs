@@ -16,6 +16,7 @@ use comporta::service::headers::HeaderStyle;
 use comporta::service::limiter::Limiter;
 use comporta::service::live::Policies;
 use comporta::service::observer::{Observer, Tally};
+use comporta::service::options::LimiterOptions;
 use comporta::store::key::Keys;
 use comporta::store::memory::Memory;
 
@@ -33,7 +34,8 @@ descriptors:
     rate_limit: { rate: 1/minute }
 ";
 
-struct Nobody;
+/// Hears nothing.
+pub struct Nobody;
 
 impl Observer for Nobody {
     fn opens(&self, _: u64, _: &[&Policy]) -> Vec<Arc<dyn Tally>> {
@@ -50,8 +52,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(POLICY)
+    }
+
+    fn with(policy: &str) -> Self {
         let policies =
-            PolicySet::parse(&[("policy.yaml".to_owned(), POLICY.as_bytes().to_vec())]).expect("sound");
+            PolicySet::parse(&[("policy.yaml".to_owned(), policy.as_bytes().to_vec())]).expect("sound");
         let clock = ManualClock::at(Timestamp::from_micros(1_790_000_010_000_000));
         let limiter = Limiter::new(
             0,
@@ -59,7 +65,10 @@ impl Bench {
             Memory::new(1000, Arc::new(Silent)),
             clock.clone(),
             Keys::new("test"),
-            Some(HeaderStyle::Off),
+            LimiterOptions {
+                headers: Some(HeaderStyle::Off),
+                ..LimiterOptions::default()
+            },
         );
         Self { limiter, clock }
     }
@@ -179,6 +188,29 @@ async fn it_keeps_what_the_rule_says_of_shadow() {
     for _ in 0..3 {
         assert_eq!(bench.shown("watched", Some((1, Unit::Hour))).await.0, OK);
     }
+}
+
+#[tokio::test]
+async fn under_compat_it_takes_nothing_over_from_the_rule() {
+    let policy = POLICY.replace("domain: edge", "domain: edge\ncompat: reference")
+        + "  - { key: shared, value: 'a*', share_threshold: true, rate_limit: { rate: 9/hour } }\n";
+    let bench = Bench::with(&policy);
+    let unnamed = |count| Some((count, String::new()));
+    assert_eq!(
+        bench.shown("watched", Some((1, Unit::Hour))).await,
+        (OK, 0, unnamed(1))
+    );
+    assert_eq!(
+        bench.shown("watched", Some((1, Unit::Hour))).await,
+        (OVER, 0, unnamed(1))
+    );
+    assert_eq!(bench.ask("watched", Some((1, Unit::Hour))).await.verdict, OVER);
+    // Counted by the value, where the rule counts all that its pattern matches as one.
+    assert_eq!(
+        bench.shown("shared", Some((5, Unit::Hour))).await,
+        (OK, 4, unnamed(5))
+    );
+    assert_eq!(bench.shown("shared", None).await, (OK, 8, unnamed(9)));
 }
 
 #[tokio::test]

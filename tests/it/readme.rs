@@ -1,7 +1,7 @@
 //! The README does what it says: its commands are run from top to bottom, and its policies are checked.
 //!
 //! Fenced `sh` blocks are commands, `text` is what the commands before it print (`…` stands for anything), and `yaml` is
-//! a policy. A command of a kind that nobody has thought of here fails.
+//! a policy or tests of one. A command of a kind that nobody has thought of here fails.
 
 use std::process::Command;
 
@@ -188,6 +188,7 @@ fn the_commands_do_what_the_readme_says() {
                     block.text
                 );
             }
+            "yaml" if block.text.starts_with("policy:") => test_beside_a_policy(&block.text),
             "yaml" => {
                 let file = tempfile::NamedTempFile::new().expect("a file");
                 std::fs::write(file.path(), block.text).expect("written");
@@ -197,6 +198,15 @@ fn the_commands_do_what_the_readme_says() {
             other => panic!("a block in `{other}`"),
         }
     }
+}
+
+/// Runs a file of tests in a folder with the policy that it names.
+fn test_beside_a_policy(tests: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("policy.yaml"), read("deploy/policy.yaml")).expect("written");
+    std::fs::write(folder.path().join("tests.yaml"), tests).expect("written");
+    let printed = run(command(["test", "tests.yaml"]).current_dir(&folder));
+    assert!(printed.starts_with("ok: "), "{printed}");
 }
 
 #[test]

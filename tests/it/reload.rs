@@ -1,5 +1,6 @@
 //! Edits of the policy while the server runs, made in every way that people and machines make them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::thread;
 use comporta::proto::envoy::service::ratelimit::v3::rate_limit_response::DescriptorStatus;
 use tempfile::TempDir;
 
-use crate::harness::comporta::{Client, Comporta, admitted, request};
+use crate::harness::comporta::{Client, Comporta, admitted, command, request};
 use crate::harness::http;
 use crate::harness::process::poll;
 
@@ -269,6 +270,37 @@ fn every_problem_of_a_set_is_said() {
     for line in why.lines() {
         bench.comporta.wait_for_line(line);
     }
+}
+
+#[test]
+fn what_would_not_be_served_is_not_taken_over() {
+    let bench = Bench::new(&daily(1));
+    let delays = limit("rate: 100/1s, burst: 5")
+        .replace("    rate_limit", "    on_excess: { delay: 15ms }\n    rate_limit");
+    bench.edit(&delays);
+    let why = bench.wait_for_rejection();
+    let served = command([OsStr::new("serve"), bench.file().as_os_str()])
+        .output()
+        .expect("the binary");
+    assert_eq!(served.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&served.stderr), why + "\n");
+    assert_eq!(bench.generation(), 1);
+    assert!(bench.admits());
+    assert!(!bench.admits());
+}
+
+#[test]
+fn scripts_are_answered_by_the_same_policy_as_gateways() {
+    let bench = Bench::new(&daily(1));
+    let ask = r#"{"domain":"edge","descriptors":[{"entries":[{"key":"client","value":"ana"}]}]}"#;
+    let status = || http::send("POST", bench.comporta.admin(), "/json", ask).status;
+    assert_eq!(status(), 200);
+    assert_eq!(status(), 429);
+    bench.edit(&daily(2));
+    bench.wait_for(2);
+    assert_eq!(status(), 200);
+    assert_eq!(status(), 429);
+    assert!(!bench.admits());
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! Several instances, one Redis: together they admit what one would.
 
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -201,6 +206,113 @@ descriptors:
         client.ask("edge", &["client=ben"]);
         (!redis.keys().is_empty()).then_some(())
     });
+}
+
+const DAILY: &str = "
+domain: edge
+descriptors:
+  - key: client
+    rate_limit: { rate: 20/day, burst: 20 }
+";
+
+#[test]
+fn a_connection_that_is_lost_while_idle_is_made_again_before_anybody_asks() {
+    let redis = Redis::start();
+    let comporta = strict(DAILY, &redis);
+    let client = comporta.client();
+    assert!(client.admits("edge", "client=ana"));
+
+    let connections = || {
+        let list: String = redis::cmd("CLIENT")
+            .arg("LIST")
+            .query(&mut redis.connect())
+            .expect("the clients");
+        let ids = list.lines().filter_map(|client| client.split(' ').next());
+        ids.map(str::to_owned).collect::<HashSet<_>>()
+    };
+    let before = connections();
+    let _: u64 = redis::cmd("CLIENT")
+        .arg(&["KILL", "TYPE", "normal"])
+        .query(&mut redis.connect())
+        .expect("clients killed");
+    // All that were there, but for the two of this test that listed and killed.
+    poll("new connections", || {
+        (connections().difference(&before).count() >= before.len()).then_some(())
+    });
+    assert!(client.admits("edge", "client=ana"));
+}
+
+#[test]
+fn a_connection_that_went_silent_is_replaced() {
+    let redis = Redis::start();
+    let proxy = Proxy::start(&redis);
+    let flags = ["--store", &proxy.url(), "--on-store-failure", "error"];
+    let comporta = Comporta::serve_text(DAILY, &flags);
+    comporta.wait_for_store("edge", "client=nobody");
+    // As when a network forgets connections, or the machine behind an address is another one now.
+    proxy.swallow();
+    comporta.wait_for_store("edge", "client=nobody");
+}
+
+/// Between an instance and its store.
+struct Proxy {
+    address: SocketAddr,
+    swallowed: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    fn start(redis: &Redis) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let proxy = Self {
+            address: listener.local_addr().expect("its address"),
+            swallowed: Arc::default(),
+            accepted: Arc::default(),
+        };
+        let store = redis.url().trim_start_matches("redis://").to_owned();
+        let (swallowed, accepted) = (Arc::clone(&proxy.swallowed), Arc::clone(&proxy.accepted));
+        thread::spawn(move || {
+            for caller in listener.incoming() {
+                let number = accepted.fetch_add(1, Ordering::SeqCst);
+                let (Ok(caller), Ok(store)) = (caller, TcpStream::connect(&store)) else {
+                    return;
+                };
+                let ways = [
+                    (caller.try_clone(), store.try_clone()),
+                    (store.try_clone(), caller.try_clone()),
+                ];
+                for (from, to) in ways {
+                    let (Ok(from), Ok(to)) = (from, to) else { return };
+                    let swallowed = Arc::clone(&swallowed);
+                    thread::spawn(move || forward(from, to, || number < swallowed.load(Ordering::SeqCst)));
+                }
+            }
+        });
+        proxy
+    }
+
+    fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Lets nothing through any more on the connections there are; they stay open.
+    fn swallow(&self) {
+        let accepted = self.accepted.load(Ordering::SeqCst);
+        self.swallowed.store(accepted, Ordering::SeqCst);
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, swallows: impl Fn() -> bool) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if !swallows() && to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    if !swallows() {
+        // An error says that it is closed already.
+        let _ = to.shutdown(Shutdown::Both);
+    }
 }
 
 #[test]

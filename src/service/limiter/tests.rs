@@ -158,6 +158,10 @@ struct Bench {
 
 impl Bench {
     fn new(decide: impl Fn(&str) -> Decision + Send + Sync + 'static) -> Self {
+        Self::of(POLICY, decide)
+    }
+
+    fn of(policy: &str, decide: impl Fn(&str) -> Decision + Send + Sync + 'static) -> Self {
         let decide = Arc::new(move |check: &Check<'_>| decide(check.limit.name()));
         let store = Fake {
             decide,
@@ -166,10 +170,10 @@ impl Bench {
         };
         let notes = Notes::default();
         let written = Arc::clone(&notes.0);
-        let policies = Arc::new(Policies::new(policies(POLICY), Arc::new(notes)));
+        let policies = Arc::new(Policies::new(policies(policy), Arc::new(notes)));
         let clock = ManualClock::at(Timestamp::from_micros(1_000_000));
         let keys = Keys::new("test");
-        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, None);
+        let limiter = Limiter::new(0, policies, store.clone(), clock, keys, LimiterOptions::default());
         Self {
             limiter,
             store,
@@ -242,12 +246,13 @@ async fn what_nothing_limits_passes_without_asking_the_store() {
     ] {
         let answer = bench.ask(descriptors).await;
         assert_eq!((answer.verdict, answer.cause), (Verdict::UnderLimit, cause));
-        let expected = descriptors
-            .iter()
-            .map(|(text, _)| match text.starts_with("free") {
-                true => Status::UNLIMITED,
-                false => Status::UNTOUCHED,
-            });
+        let expected = descriptors.iter().map(|(text, _)| {
+            if text.starts_with("free") {
+                Status::UNLIMITED
+            } else {
+                Status::UNTOUCHED
+            }
+        });
         assert_eq!(answer.statuses.to_vec(), expected.collect::<Vec<_>>());
         assert!(answer.headers.is_empty() && answer.body.is_none());
     }
@@ -281,7 +286,7 @@ async fn an_admitted_caller_sees_what_is_left() {
     );
     let status = &answer.statuses[0];
     assert_eq!(
-        (status.verdict, status.remaining, status.reset_secs),
+        (status.verdict, status.remaining, status.reset_secs()),
         (Verdict::UnderLimit, 9, Some(2))
     );
     assert_eq!(
@@ -313,7 +318,10 @@ async fn a_refused_caller_hears_which_limit_and_when_to_come_back() {
         (answer.verdict, answer.cause),
         (Verdict::OverLimit, Cause::OverLimit)
     );
-    assert_eq!(answer.rule.as_deref(), Some("address"));
+    assert_eq!(
+        (answer.rule.as_deref(), answer.deciding),
+        (Some("address"), Some(1))
+    );
     // What fits in a refused request shows its room, uncharged.
     assert_eq!(
         (answer.statuses[0].verdict, answer.statuses[0].remaining),
@@ -321,7 +329,7 @@ async fn a_refused_caller_hears_which_limit_and_when_to_come_back() {
     );
     let refused = &answer.statuses[1];
     assert_eq!(
-        (refused.verdict, refused.remaining, refused.reset_secs),
+        (refused.verdict, refused.remaining, refused.reset_secs()),
         (Verdict::OverLimit, 0, Some(10))
     );
     let retry_after: u64 = header(&answer, "retry-after")
@@ -424,6 +432,53 @@ async fn a_client_under_two_plans_is_held_to_the_smaller() {
             header(&answer, "ratelimit-policy"),
             Some(r#""client/plan";q=60;w=60"#)
         );
+    }
+}
+
+/// Two rules that share a name and so a counter for each client.
+const SHARED: &str = "
+domain: edge
+plans:
+  api:
+    slow: { rate: 60/minute, burst: 10 }
+    fast: { rate: 600/minute, burst: 10 }
+    default: slow
+descriptors:
+  - key: client
+    shadow_mode: true
+    rate_limit: { name: shared, rate: 5/minute, burst: 5 }
+    descriptors:
+      - key: plan
+        rate_limit: { name: shared, plan: api }
+";
+
+#[tokio::test]
+async fn a_watched_rule_takes_nothing_from_one_that_is_enforced_on_the_same_counter() {
+    for descriptors in [
+        ["client=a", "client=a,plan=slow"],
+        ["client=a,plan=slow", "client=a"],
+    ] {
+        let bench = Bench::of(SHARED, |_| spent(None));
+        let answer = bench.ask(&descriptors.map(|descriptor| (descriptor, ONE))).await;
+        assert_eq!(bench.groups()[0].len(), 1);
+        assert_eq!(answer.verdict, Verdict::OverLimit, "{descriptors:?}");
+        assert_eq!(
+            header(&answer, "ratelimit-policy"),
+            Some(r#""shared";q=60;w=60"#),
+            "{descriptors:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_two_plans_with_one_burst_the_slower_holds() {
+    for descriptors in [
+        ["client=a,plan=fast", "client=a,plan=slow"],
+        ["client=a,plan=slow", "client=a,plan=fast"],
+    ] {
+        let bench = Bench::of(SHARED, |_| fits(3));
+        let answer = bench.ask(&descriptors.map(|descriptor| (descriptor, ONE))).await;
+        assert_eq!(header(&answer, "ratelimit-policy"), Some(r#""shared";q=60;w=60"#));
     }
 }
 

@@ -67,7 +67,7 @@ impl Bench {
                 read: Box::new(read),
                 hints: Arc::clone(&hints),
             },
-            Assumed::default(),
+            Box::new(PolicySet::parse),
             Arc::clone(&policies),
             &documents,
             Arc::new(ManualClock::at(Timestamp::from_micros(1_796_040_000_500_000))),

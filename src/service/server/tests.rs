@@ -23,6 +23,7 @@ use crate::service::admin::MetricsPage;
 use crate::service::client::{AskError, Client, Reply};
 use crate::service::live::Policies;
 use crate::service::observer::{Observer, Tally};
+use crate::service::options::LimiterOptions;
 use crate::store::StoreError;
 use crate::store::key::Keys;
 
@@ -107,7 +108,14 @@ impl Served {
         let clock = ManualClock::at(Timestamp::from_micros(1));
         let limiter = move |core| {
             let (policies, clock) = (Arc::clone(&policies), clock.clone());
-            Limiter::new(core, policies, Fake, clock, Keys::new("test"), None)
+            Limiter::new(
+                core,
+                policies,
+                Fake,
+                clock,
+                Keys::new("test"),
+                LimiterOptions::default(),
+            )
         };
         let running = bound.start(&options, operators, 1, limiter).expect("started");
         running.open().await;

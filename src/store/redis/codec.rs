@@ -165,3 +165,75 @@ fn log_view(bytes: &[u8]) -> Option<LogView> {
         retry: Timestamp::from_micros(number(19..26)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::time::Micros;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::decide::group::decide;
+    use crate::domain::limit::{Limit, LimitSpec, Period, Unit};
+
+    fn limit(algorithm: Algorithm) -> Limit {
+        Limit::new(LimitSpec {
+            name: Arc::from("limit"),
+            named: true,
+            count: 10,
+            period: Period::one(Unit::Minute),
+            algorithm,
+            burst: None,
+            delay: if algorithm == Algorithm::LeakyBucket {
+                Micros::SECOND
+            } else {
+                Micros::ZERO
+            },
+            calendar: true,
+        })
+        .expect("a sound limit")
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let length = prop_oneof![0_usize..40, prop::sample::select(vec![FIXED, SLIDING, LOG_VIEW])];
+        let one = prop_oneof![
+            3 => length.prop_flat_map(|length| prop::collection::vec(any::<u8>(), length)).prop_map(Value::BulkString),
+            1 => Just(Value::Nil),
+            1 => any::<i64>().prop_map(Value::Int),
+            1 => any::<f64>().prop_map(Value::Double),
+        ];
+        one.prop_recursive(2, 16, 6, |inner| {
+            prop::collection::vec(inner, 0..6).prop_map(Value::Array)
+        })
+    }
+
+    const FIXED: usize = 12;
+    const SLIDING: usize = 17;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_answer_is_read_or_refused(
+            now in prop_oneof![any_value(), any::<i64>().prop_map(Value::Int), Just(Value::Int(1_790_000_000_000_000))],
+            found in prop::collection::vec(any_value(), 0..4),
+            algorithms in prop::collection::vec(prop::sample::select(Algorithm::ALL.to_vec()), 1..4),
+        ) {
+            let limits: Vec<Limit> = algorithms.into_iter().map(limit).collect();
+            let check = |limit| Check {
+                key: b"key",
+                limit,
+                hits: Hits::take(1),
+                binding: Binding::Always,
+                charge: Charge::AllOrNothing,
+            };
+            let checks: Vec<Check<'_>> = limits.iter().map(check).collect();
+            let answer = Value::Array(std::iter::once(now).chain(found).collect());
+            if let Some(mut reply) = Reply::read(answer, checks.len()) {
+                let group = Group { checks: &checks, longest_wait: Micros::ZERO, compat: false };
+                prop_assert_eq!(decide(&group, reply.now, &mut reply).checks.len(), checks.len());
+            }
+        }
+    }
+}

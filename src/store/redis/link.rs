@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
 use tokio::sync::Notify;
 
 use super::url::RedisUrl;
@@ -19,6 +19,13 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest wait between attempts: how late at most a store that is back is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often an idle connection is asked whether it is still there. A store that was restarted costs no call then, and
+/// one that cannot be reached any more without a word is noticed at all.
+const BETWEEN_PINGS: Duration = Duration::from_secs(1);
+
+/// How long the answer may take. Far above any call's budget: a store that is merely slow keeps its connections.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 
 /// A connection that is there or is being made again in the background.
 pub(super) struct Link {
@@ -74,11 +81,13 @@ impl Link {
         }
     }
 
-    fn connected(&self, connection: MultiplexedConnection) {
+    /// Puts `connection` to use, and tells its number.
+    fn connected(&self, connection: MultiplexedConnection) -> u64 {
         let mut current = self.current.lock();
         current.connection = Some(connection);
         current.number += 1;
         current.reason = None;
+        current.number
     }
 }
 
@@ -91,8 +100,15 @@ async fn supervise(link: Weak<Link>, url: RedisUrl, observer: Arc<dyn StoreObser
                 observer.connected(&endpoint);
                 pause = SHORTEST_PAUSE;
                 let Some(link) = link.upgrade() else { return };
-                link.connected(connection);
-                link.lost.notified().await;
+                let number = link.connected(connection.clone());
+                tokio::select! {
+                    () = link.lost.notified() => {}
+                    reason = end_of(connection) => {
+                        link.give_up(number, &reason);
+                        // Whoever gave it up, that was said; the word must not be taken for the end of the next one.
+                        link.lost.notified().await;
+                    }
+                }
             }
             Err(error) => {
                 let reason = error.to_string();
@@ -105,6 +121,27 @@ async fn supervise(link: Weak<Link>, url: RedisUrl, observer: Arc<dyn StoreObser
             }
         }
     }
+}
+
+/// Waits until `connection` is of no use any more, and tells why.
+async fn end_of(mut connection: MultiplexedConnection) -> String {
+    loop {
+        tokio::time::sleep(BETWEEN_PINGS).await;
+        let ping = redis::cmd("PING");
+        let answer = tokio::time::timeout(LONGEST_SILENCE, ping.query_async::<()>(&mut connection)).await;
+        match answer {
+            // Also an answer that says no, for want of rights, comes from a store that is there.
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if answered(&error) => {}
+            Ok(Err(error)) => return error.to_string(),
+            Err(_) => return format!("no answer within {LONGEST_SILENCE:?}"),
+        }
+    }
+}
+
+/// Whether it is the store that says so, rather than the connection.
+pub(super) fn answered(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
 
 async fn connect(url: &RedisUrl) -> RedisResult<MultiplexedConnection> {

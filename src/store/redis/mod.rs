@@ -1,6 +1,6 @@
 //! The shared store: one atomic script per group, counted by the store's own clock.
 
-mod codec;
+pub mod codec;
 mod link;
 pub mod script;
 mod url;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use self::codec::Reply;
-use self::link::Link;
+use self::link::{Link, answered};
 pub use self::url::{RedisUrl, RedisUrlError};
 use super::{Store, StoreError, StoreObserver};
 use crate::decide::group;
@@ -103,7 +103,7 @@ impl Redis {
                     reason: error.to_string(),
                 }
             }
-            ErrorKind::Server(_) | ErrorKind::Extension => StoreError::Refused {
+            _ if answered(error) => StoreError::Refused {
                 reason: error.to_string(),
             },
             _ => {

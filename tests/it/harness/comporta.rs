@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::thread;
+use std::time::Duration;
 
 use comporta::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use comporta::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
@@ -118,6 +119,16 @@ impl Comporta {
         self.process.printed()
     }
 
+    /// Stands still, with all connections open.
+    pub fn pause(&self) {
+        self.process.signal("STOP");
+    }
+
+    /// Goes on after [`Self::pause`].
+    pub fn resume(&self) {
+        self.process.signal("CONT");
+    }
+
     /// Waits until it has ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait()
@@ -176,6 +187,39 @@ impl Client {
         self.runtime
             .block_on(client.should_rate_limit(request))
             .map(tonic::Response::into_inner)
+    }
+
+    /// Sends a request, then so many more that it gives up on after `patience`, as a gateway does. What became of the
+    /// first, once `then` was called.
+    pub fn outlive(
+        &self,
+        request: &RateLimitRequest,
+        others: usize,
+        patience: Duration,
+        then: impl FnOnce(),
+    ) -> Result<RateLimitResponse, tonic::Status> {
+        let ask = || {
+            let mut client = RateLimitServiceClient::new(self.channel.clone());
+            let request = request.clone();
+            async move { client.should_rate_limit(request).await }
+        };
+        self.runtime.block_on(async {
+            let first = tokio::spawn(tokio::time::timeout(PATIENCE, ask()));
+            let mut given_up = tokio::task::JoinSet::new();
+            for _ in 0..others {
+                given_up.spawn(tokio::time::timeout(patience, ask()));
+            }
+            while let Some(answer) = given_up.join_next().await {
+                assert!(answer.expect("a call").is_err(), "answered while it stood still");
+            }
+            // Lets the connection say so.
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            then();
+            let answer = first.await.expect("a call").expect("an answer in time");
+            answer.map(tonic::Response::into_inner)
+        })
     }
 
     /// One hit on each descriptor, written as the command line takes them: `client=ana,plan=free`.

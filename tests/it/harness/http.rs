@@ -48,17 +48,33 @@ pub fn try_get<V: AsRef<[u8]>>(
     path: &str,
     headers: &[(&str, V)],
 ) -> std::io::Result<Response> {
-    let mut request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n").into_bytes();
+    let mut request = start("GET", address, path);
     for (name, value) in headers {
         request.extend_from_slice(format!("{name}: ").as_bytes());
         request.extend_from_slice(value.as_ref());
         request.extend_from_slice(b"\r\n");
     }
     request.extend_from_slice(b"\r\n");
+    exchange(address, &request)
+}
 
+/// Sends `body` to `path` with `method`.
+pub fn send(method: &str, address: &str, path: &str, body: impl AsRef<[u8]>) -> Response {
+    let body = body.as_ref();
+    let mut request = start(method, address, path);
+    request.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    request.extend_from_slice(body);
+    exchange(address, &request).unwrap_or_else(|error| panic!("{method} {path} to {address}: {error}"))
+}
+
+fn start(method: &str, address: &str, path: &str) -> Vec<u8> {
+    format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n").into_bytes()
+}
+
+fn exchange(address: &str, request: &[u8]) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(&request)?;
+    stream.write_all(request)?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);

@@ -7,6 +7,7 @@ pub mod http;
 pub mod process;
 pub mod redis;
 pub mod store;
+pub mod yaml;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

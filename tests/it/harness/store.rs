@@ -79,8 +79,17 @@ pub fn far() -> Instant {
 
 /// A store on `server`, connected.
 pub async fn connect(server: &super::redis::Redis, time: TimeSource) -> Redis {
+    connect_observed(server, time, Arc::new(Silent)).await
+}
+
+/// The same, with somebody who hears what happens in it.
+pub async fn connect_observed(
+    server: &super::redis::Redis,
+    time: TimeSource,
+    observer: Arc<dyn StoreObserver>,
+) -> Redis {
     let url = RedisUrl::parse(&server.url()).expect("the URL of a server of our own");
-    let store = Redis::connect(&url, PATIENCE, time, Arc::new(Silent));
+    let store = Redis::connect(&url, PATIENCE, time, observer);
     let limit = limit(Algorithm::TokenBucket, 1, Unit::Second);
     let look = [check(b"connected", &limit, Hits::Look)];
     let deadline = far();

@@ -1,6 +1,10 @@
+//! Whole policies and the descriptors that meet them.
+
+mod oracle;
+
 use super::*;
 
-const EDGE: &str = include_str!("../../tests/policies/good/edge.yaml");
+const EDGE: &str = include_str!("../../../tests/policies/good/edge.yaml");
 
 fn entries(descriptor: &str) -> Vec<Entry> {
     let entry = |text: &str| {
@@ -165,6 +169,13 @@ descriptors:
     check(policy, "a_b=c", "none");
     check(policy, "prefix=v", "none");
     check(policy, "pre*=v", "pre*: 9/day 9 sliding_window [pre*=v]");
+}
+
+#[test]
+fn a_set_without_files_is_refused() {
+    let none: [(&str, &str); 0] = [];
+    let problems = PolicySet::parse(&none).expect_err("nothing to load");
+    assert_eq!(problems.to_string(), "policy: there is no policy file at all\n");
 }
 
 #[test]
@@ -457,4 +468,35 @@ descriptors:
     );
     let set = set.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(set.policies()[0].rules()[0].charge, Charge::AllOrNothing);
+}
+
+#[test]
+fn a_delay_is_that_of_the_item_else_of_the_rule_else_of_the_defaults() {
+    let delays = |policy: &str| -> Vec<String> {
+        let set =
+            PolicySet::parse(&[("policy.yaml", policy)]).unwrap_or_else(|problems| panic!("{problems}"));
+        let rules = set.policies()[0].rules().iter();
+        rules
+            .flat_map(|rule| rule.budget.shares().flat_map(Share::held))
+            .map(|limit| format!("{} {}", limit.name(), limit.delay()))
+            .collect()
+    };
+    let policy = "domain: d
+defaults: { on_excess: { delay: 1s } }
+descriptors:
+  - { key: a, rate_limit: { rate: 9/1s, burst: 5 } }
+  - { key: b, on_excess: { delay: 2s }, rate_limits: [{ rate: 9/1s, burst: 5 }, { name: n, rate: 1/day, burst: 5, on_excess: { delay: 3s } }] }
+  - { key: c, on_excess: reject, rate_limit: { rate: 9/1s } }
+  - { key: e, rate_limit: { rate: 9/1s, algorithm: leaky_bucket } }
+";
+    assert_eq!(delays(policy), ["a 1s", "b:second 2s", "n 3s", "c 0s", "e 1s"]);
+    let set = PolicySet::parse(&[("policy.yaml", policy)]).expect("a good policy");
+    let delaying: Vec<String> = set
+        .delaying()
+        .map(|rule| format!("{} {}", rule.path, rule.origin.as_ref().expect("a place")))
+        .collect();
+    assert_eq!(
+        delaying,
+        ["a policy.yaml:4:12", "b policy.yaml:5:12", "e policy.yaml:7:12"]
+    );
 }

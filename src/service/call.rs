@@ -1,0 +1,37 @@
+//! One call, whatever brought it: read from the wire, decided, written back.
+
+use std::time::Instant;
+
+use super::convert::{self, Invalid};
+use super::limiter::Limiter;
+use crate::clock::Clock;
+use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use crate::store::{Store, StoreError};
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// It is no question.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The store could not decide and nothing decides in its place.
+    #[error(transparent)]
+    Undecided(#[from] StoreError),
+}
+
+/// Answers `wire` before `deadline`.
+///
+/// # Errors
+/// When it is no question, or nothing can decide it.
+pub async fn answer<S: Store, C: Clock>(
+    limiter: &Limiter<S, C>,
+    wire: RateLimitRequest,
+    deadline: Instant,
+) -> Result<RateLimitResponse, Unanswered> {
+    let asked = convert::request(wire).inspect_err(|_| limiter.reject())?;
+    if asked.unreadable_overrides > 0 {
+        limiter.ignore_overrides(asked.unreadable_overrides);
+    }
+    let answer = limiter.decide(&asked.request, deadline).await?;
+    Ok(convert::response(answer))
+}

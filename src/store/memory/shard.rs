@@ -1,0 +1,183 @@
+//! A part of the embedded store's counters, under one lock.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::decide::group::Stored;
+use crate::decide::sliding_log::Log;
+use crate::decide::state::{Encoded, Seen, State};
+use crate::domain::check::Check;
+use crate::domain::limit::Algorithm;
+use crate::domain::quantity::Hits;
+use crate::domain::time::Timestamp;
+
+/// A shard looks for expired counters again when it has grown to twice what was left the last time, and not below this.
+const FIRST_SWEEP: usize = 64;
+
+/// Counters by the hash of their key.
+#[derive(Default)]
+pub(super) struct Shard {
+    counters: HashTable<Counter>,
+    logs: HashTable<LogCounter>,
+    sweep_at: usize,
+    /// No sweep in this second: a full shard has nothing to find twice in one.
+    swept: u32,
+    /// The latest second of a write since the last sweep.
+    latest: u32,
+}
+
+/// One counter: 48 bytes.
+struct Counter {
+    hash: u128,
+    state: Encoded,
+    expires: u32,
+}
+
+struct LogCounter {
+    hash: u128,
+    log: Box<Log>,
+    expires: u32,
+}
+
+impl Shard {
+    pub(super) fn len(&self) -> usize {
+        self.counters.len() + self.logs.len()
+    }
+
+    pub(super) fn holds(&self, hash: u128) -> bool {
+        self.counters
+            .find(hash as u64, |counter| counter.hash == hash)
+            .is_some()
+            || self
+                .logs
+                .find(hash as u64, |counter| counter.hash == hash)
+                .is_some()
+    }
+
+    pub(super) fn read(&self, hash: u128, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
+        if check.limit.algorithm() == Algorithm::SlidingLog {
+            let log = self.logs.find(hash as u64, |counter| counter.hash == hash);
+            return match log.map(|counter| counter.log.view(check.limit, asked, now)) {
+                Some(view) if view.used > 0 => Stored::State(State::Log(view)),
+                _ => Stored::Nothing,
+            };
+        }
+        let counter = self.counters.find(hash as u64, |counter| counter.hash == hash);
+        match counter.map(|counter| State::decode(check.limit, counter.state.as_bytes())) {
+            Some(Some(state)) => Stored::State(state),
+            Some(None) => Stored::Unreadable,
+            None => Stored::Nothing,
+        }
+    }
+
+    pub(super) fn write(&mut self, hash: u128, check: &Check<'_>, seen: &Seen, change: Hits) {
+        self.latest = self.latest.max(seconds(seen.now));
+        self.sweep_when_grown(seconds(seen.now));
+        let expires = seconds(seen.now.plus(seen.reset_after(check.limit))).saturating_add(1);
+        if check.limit.algorithm() == Algorithm::SlidingLog {
+            self.write_log(hash, check, seen, change, expires);
+            return;
+        }
+        match self.counters.entry(
+            hash as u64,
+            |counter| counter.hash == hash,
+            |counter| counter.hash as u64,
+        ) {
+            Entry::Occupied(counter) if seen.state.is_empty() => drop(counter.remove()),
+            Entry::Occupied(mut counter) => {
+                let counter = counter.get_mut();
+                counter.state = seen.state.encode();
+                counter.expires = expires;
+            }
+            Entry::Vacant(place) => {
+                place.insert(Counter {
+                    hash,
+                    state: seen.state.encode(),
+                    expires,
+                });
+            }
+        }
+    }
+
+    fn write_log(&mut self, hash: u128, check: &Check<'_>, seen: &Seen, change: Hits, expires: u32) {
+        let entry = self.logs.entry(
+            hash as u64,
+            |counter| counter.hash == hash,
+            |counter| counter.hash as u64,
+        );
+        let mut counter = entry.or_insert_with(|| LogCounter {
+            hash,
+            log: Box::default(),
+            expires,
+        });
+        match change {
+            Hits::Take(hits) => {
+                counter.get_mut().log.take(check.limit, hits, seen.now);
+                counter.get_mut().expires = expires;
+            }
+            // The newest marks go first, so it may only expire sooner than was said.
+            Hits::GiveBack(hits) => counter.get_mut().log.give_back(check.limit, hits, seen.now),
+            Hits::Look => {
+                counter.get_mut().log.forget(check.limit, seen.now);
+                counter.get_mut().expires = expires;
+            }
+        }
+        if counter.get().log.is_empty() {
+            counter.remove();
+        }
+    }
+
+    /// Drops what has expired whenever the shard has doubled since the last time.
+    fn sweep_when_grown(&mut self, now: u32) {
+        if self.len() >= self.sweep_at.max(FIRST_SWEEP) {
+            self.sweep(now);
+            self.sweep_at = 2 * self.len();
+        }
+    }
+
+    /// Whether a shard that holds `most` has room once what has expired is gone.
+    pub(super) fn makes_room(&mut self, most: usize, now: Timestamp) -> bool {
+        let now = seconds(now);
+        if now != self.swept {
+            self.swept = now;
+            self.sweep(now);
+        }
+        self.len() < most
+    }
+
+    /// The clock was set back: what it left in the future expires as if it had been written now. It would take up room
+    /// until the clock has caught up.
+    fn set_back(&mut self, now: u32) {
+        let sooner = |expires: u32, moment| expires.saturating_sub(seconds(moment).saturating_sub(now));
+        for counter in &mut self.counters {
+            counter.expires = sooner(counter.expires, counter.state.moment());
+        }
+        for counter in &mut self.logs {
+            counter.expires = sooner(counter.expires, counter.log.last());
+        }
+    }
+
+    fn sweep(&mut self, now: u32) {
+        if self.latest > now.saturating_add(1) {
+            self.set_back(now);
+        }
+        self.latest = now;
+        self.counters.retain(|counter| counter.expires > now);
+        self.logs.retain(|counter| counter.expires > now);
+    }
+}
+
+/// Whole seconds since the epoch: enough to expire by until 2106.
+fn seconds(at: Timestamp) -> u32 {
+    u32::try_from(at.as_micros() / 1_000_000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_takes_48_bytes() {
+        assert_eq!(size_of::<Counter>(), 48);
+    }
+}
