@@ -1,5 +1,7 @@
 //! What is typed: strings and paths. What they mean is for `settings` to say.
 
+use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
@@ -24,6 +26,12 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Tell what is wrong with a policy
     Check(CheckArgs),
+    /// Tell which rule a descriptor meets, and what that means
+    #[command(
+        override_usage = "comporta explain [OPTIONS] <POLICY>... <DESCRIPTOR>",
+        after_help = "Exit codes: 0 a rule, 1 none or no usable policy, 2 not asked right."
+    )]
+    Explain(ExplainArgs),
     /// Tell whether a policy does what its tests say
     #[command(
         long_about = TEST,
@@ -179,7 +187,7 @@ pub struct ServeArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct CheckArgs {
     /// Policy files, or folders of them
-    #[arg(value_name = "POLICY", required = true)]
+    #[arg(value_name = "POLICY", required_unless_present = "schema")]
     pub policies: Vec<PathBuf>,
 
     /// What files are taken to say
@@ -187,6 +195,36 @@ pub struct CheckArgs {
     pub assume: AssumeArgs,
 
     /// One JSON object, for editors and pipelines
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print the JSON Schema of policy files instead, for editors
+    #[arg(long, exclusive = true)]
+    pub schema: bool,
+}
+
+/// What `explain` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// Policy files, or folders of them; last what a gateway would send, as 'client=acme,plan=pro', where a comma in a value
+    /// is written \,
+    // One list, so that flags may stand anywhere between.
+    #[arg(value_name = "POLICY|DESCRIPTOR", required = true)]
+    pub policies_and_descriptor: Vec<OsString>,
+
+    /// The domain that the gateway names; may be left out where the policies have one
+    #[arg(long, value_name = "NAME")]
+    pub domain: Option<String>,
+
+    /// How many instances share the budgets, for what holds while Redis is gone
+    #[arg(long, value_name = "N")]
+    pub instances: Option<NonZeroU32>,
+
+    /// What files are taken to say
+    #[command(flatten)]
+    pub assume: AssumeArgs,
+
+    /// One JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -7,6 +7,7 @@ pub mod check;
 mod descriptor;
 pub mod excerpt;
 pub mod exit;
+pub mod explain;
 mod mounts;
 pub mod scenario;
 mod serve;
@@ -23,6 +24,8 @@ use clap::Parser;
 
 use args::{Args, CheckArgs, Command};
 use exit::Exit;
+
+use crate::policy::schema::schema;
 
 /// Runs the command that `args` name, the program's own name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -42,6 +45,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match args.command {
         Command::Serve(args) => serve::serve(*args, &mut err),
         Command::Check(args) => check(&args, &mut out),
+        Command::Explain(args) => explain::explain(&args, &mut out, &mut err),
         Command::Test(args) => test::test(&args, &mut out),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
@@ -57,6 +61,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<Exit> {
+    if args.schema {
+        writeln!(out, "{:#}", schema())?;
+        return Ok(Exit::Fine);
+    }
     let format = if args.json {
         check::Format::Json
     } else {

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod descriptor;
 pub mod limit;
+pub mod promise;
 pub mod quantity;
 pub mod time;
 pub mod verdict;

@@ -35,7 +35,7 @@ pub(super) enum Level {
 
 impl Level {
     /// Every level, the one a key most likely belongs to first.
-    const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Limit,
         Self::Node,
         Self::File,
@@ -50,7 +50,8 @@ impl Level {
         Self::Defaults,
     ];
 
-    const fn keys(self) -> &'static [&'static str] {
+    /// The keys that may stand there.
+    pub(super) const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::File => &["domain", "descriptors", "plans", "defaults", "compat", "shard_by"],
             Self::Defaults => &[

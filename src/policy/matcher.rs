@@ -60,7 +60,7 @@ struct Node {
 
 /// What the children of one key on one level have in common.
 #[derive(Debug)]
-struct Branch {
+pub(super) struct Branch {
     parent: NodeId,
     key: Bytes,
     normalizer: Option<Normalizer>,
@@ -158,6 +158,46 @@ impl Tree {
         self.node(node).rule
     }
 
+    /// The key of the entry that leads to a node; empty above the first level.
+    pub(super) fn key(&self, node: NodeId) -> &Bytes {
+        &self.node(node).key
+    }
+
+    /// The exact value that leads to a node, if one does.
+    pub(super) fn value(&self, node: NodeId) -> Option<&Bytes> {
+        self.node(node).value.as_ref()
+    }
+
+    /// The node above.
+    pub(super) fn parent(&self, node: NodeId) -> NodeId {
+        self.node(node).parent
+    }
+
+    /// All nodes below the root, in the order of the files.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        (1..self.nodes.len()).filter_map(|place| u32::try_from(place).ok().map(NodeId))
+    }
+
+    /// What leads on other than by exact values.
+    pub(super) fn branches(&self) -> impl Iterator<Item = &Branch> {
+        self.branches.iter()
+    }
+
+    /// The value of `entry` as it is matched below `at`.
+    pub(super) fn read<'d>(&self, at: NodeId, entry: &'d Entry) -> Cow<'d, [u8]> {
+        let branch = self.find_branch(at, &entry.key);
+        match branch.and_then(|branch| branch.normalizer) {
+            Some(normalizer) => normalizer.apply(&entry.value),
+            None => Cow::Borrowed(&entry.value),
+        }
+    }
+
+    /// The longest network below `at` that the value `read` of `key` is in.
+    pub(super) fn network(&self, at: NodeId, key: &[u8], read: &[u8]) -> Option<IpNet> {
+        let found = self.find_branch(at, key)?.networks.longest(read)?;
+        Some(found.0)
+    }
+
     /// The node below `at` that `entry` leads to, and its value as it is counted: that of the exact value, else of the
     /// longest network it is in, else of the first pattern that fits, else the one without a value.
     pub(super) fn step<'d>(&self, at: NodeId, entry: &'d Entry) -> Option<(NodeId, Cow<'d, [u8]>)> {
@@ -231,6 +271,16 @@ impl Tree {
 }
 
 impl Branch {
+    /// Networks, each beside the node it leads to.
+    pub(super) fn networks(&self) -> impl Iterator<Item = (IpNet, NodeId)> {
+        self.networks.iter()
+    }
+
+    /// Patterns, in the order in which they are tried, each beside the node it leads to.
+    pub(super) fn patterns(&self) -> &[(Pattern, NodeId)] {
+        &self.patterns
+    }
+
     fn inexact(&self, value: &[u8]) -> Option<NodeId> {
         let pattern = || {
             self.patterns

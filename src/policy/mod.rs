@@ -25,12 +25,14 @@ mod file;
 mod forms;
 mod keys;
 mod later;
+pub mod leads;
 mod limits;
 mod lint;
 mod matcher;
 mod merge;
 pub mod metadata;
 mod metric;
+pub mod nearest;
 mod networks;
 mod node;
 mod normalize;
@@ -42,12 +44,14 @@ pub mod problem;
 mod rate;
 pub(crate) mod reading;
 mod replaces;
+pub mod schema;
 mod section;
 mod settings;
 mod spelling;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod tree;
 
 use std::borrow::Cow;
@@ -173,6 +177,14 @@ impl PolicySet {
         rules.filter(|rule| rule.delays())
     }
 
+    /// The domain whose name is most like `domain`, if one is like it at all.
+    pub fn domain_like(&self, domain: &str) -> Option<&str> {
+        let domains = self
+            .domains()
+            .filter_map(|domain| std::str::from_utf8(domain).ok());
+        spelling::nearest(domain, domains)
+    }
+
     /// What is probably not what was meant.
     pub const fn warnings(&self) -> &Problems {
         &self.warnings
@@ -209,6 +221,12 @@ impl Policy {
     /// (windows from the epoch, everything charged); what is left is how answers are given.
     pub const fn compat(&self) -> bool {
         self.compat
+    }
+
+    /// Whether the one counter of these limits is known by entries and period alone, as in the reference, where a rule has
+    /// one limit; several of one period need their names.
+    pub const fn is_nameless(&self, limits: &[Limit]) -> bool {
+        self.compat && limits.len() == 1
     }
 
     /// The rules, in the order of the files.

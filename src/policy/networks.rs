@@ -37,6 +37,16 @@ impl<T: Copy> Networks<T> {
 
     /// What the longest network stands for that the address or network `value` is in: a probe per prefix length.
     pub(super) fn find(&self, value: &[u8]) -> Option<T> {
+        self.longest(value).map(|(_, found)| found)
+    }
+
+    /// All networks, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (IpNet, T)> {
+        self.by_network.iter().map(|(network, to)| (*network, *to))
+    }
+
+    /// As [`find`](Self::find), with the network.
+    pub(super) fn longest(&self, value: &[u8]) -> Option<(IpNet, T)> {
         if self.lengths.is_empty() {
             return None;
         }
@@ -47,7 +57,10 @@ impl<T: Copy> Networks<T> {
             .filter(|length| **length <= address.prefix_len());
         lengths
             .filter_map(|length| IpNet::new(address.addr(), *length).ok())
-            .find_map(|network| self.by_network.get(&network.trunc()).copied())
+            .find_map(|network| {
+                let network = network.trunc();
+                self.by_network.get(&network).map(|found| (network, *found))
+            })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Values with `*`, which stands for any bytes, none included.
 
+use std::fmt;
+
 use memchr::memmem::Finder;
 
 /// A pattern, cut at its stars.
@@ -42,6 +44,17 @@ impl Pattern {
     }
 }
 
+impl fmt::Display for Pattern {
+    /// As it was written, stars in a row as one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let middle = self.middle.iter().map(Finder::needle);
+        for part in std::iter::once(&*self.prefix).chain(middle) {
+            write!(f, "{}*", String::from_utf8_lossy(part))?;
+        }
+        f.write_str(&String::from_utf8_lossy(&self.suffix))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +65,7 @@ mod tests {
             let pattern = Pattern::new(pattern).expect(pattern);
             assert_eq!(pattern.matches(value.as_bytes()), matches, "{pattern:?} {value}");
         };
+        assert_eq!(Pattern::new("a**b*").expect("a pattern").to_string(), "a*b*");
         check("foo*", "foo1", true);
         check("foo*", "foo", true);
         check("foo*", "bar", false);

@@ -91,8 +91,7 @@ impl<'p, 'r> Draft<'p, 'r> {
             return Reached::Unlimited(found.rule);
         };
         let first = self.wanted.len();
-        // As in the reference, where a rule has one limit; several of one period need their names.
-        let nameless = self.policy.compat() && limits.len() == 1;
+        let nameless = self.policy.is_nameless(limits);
         for (place, limit) in limits.iter().enumerate() {
             let counted = found
                 .counted
