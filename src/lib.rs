@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`cli`] | arguments and settings, the composition root, the commands |
 //! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
-//! | [`service`] | the use case without a transport (`limiter`), the wire (`call`, `convert`, `rls`, `json`), health, admin, the server |
+//! | [`service`] | the use case without a transport (`limiter`), the wire (`call`, `convert`, `rls`, `json`), reloads, health, admin, the server |
 //! | [`proto`] | the wire types, generated |
 //! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback |
 //! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
@@ -58,6 +58,11 @@
 //! * `/json` does not take hits that are given back: to the reference the field is unknown there.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
+//! * A reload compares the bytes of all files, in their order: what says the same is no reload. Folders are watched and,
+//!   for what a watch cannot see, files are looked at every ten seconds. A folder of several files that has lost one is a
+//!   set like any other; one that has lost all is not.
+//! * What starts afresh at a reload is found by comparing counter keys, so that it cannot differ from what stores do.
+//! * Old policies are freed by whoever replaced them, once no call is under them: a large set takes a while to go.
 //! * A bucket that holds more than a lowered limit allows is cut off before it drains, not after: a caller that is
 //!   refused leaves no trace, and must not be told the same wait again and again.
 //! * Policy tests (`cli::scenario`) run the use case itself on the embedded store. Their times are exact, where answers

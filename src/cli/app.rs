@@ -10,20 +10,24 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::key_secret::{self, KeySecretError};
+use super::mounts;
 use super::settings::{OnStoreFailure, Settings, StoreSettings};
-use super::sources;
+use super::sources::{self, Source};
+use super::watch::Watch;
 use crate::clock::{Clock, SystemClock};
 use crate::domain::check::Group;
 use crate::domain::time::Timestamp;
 use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
-use crate::policy::problem::Problems;
-use crate::service::admin::MetricsPage;
+use crate::policy::problem::{Problem, Problems};
+use crate::service::admin::{MetricsPage, Operators};
 use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
 use crate::service::options::LimiterOptions;
+use crate::service::reload::{self, Reloader};
 use crate::service::server::{Bound, ServerError};
+use crate::service::source::{Hints, PolicySource};
 use crate::store::fallback::Fallback;
 use crate::store::key::Keys;
 use crate::store::memory::Memory;
@@ -34,8 +38,10 @@ use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 /// A server that is bound and knows its policy, but answers nothing yet.
 pub struct App {
     settings: Settings,
+    sources: Vec<Source>,
     policies: PolicySet,
     keys: Keys,
+    hints: Arc<Hints>,
     bound: Bound,
 }
 
@@ -68,7 +74,8 @@ impl App {
     /// When the policy cannot be used or a port is not to be had.
     pub async fn build(settings: Settings) -> Result<Self, AppError> {
         let keys = key_secret::keys(&settings)?;
-        let policies = sources::load(&settings.policies, settings.assumed).map_err(AppError::Policy)?;
+        let sources = sources::read(&settings.policies).map_err(AppError::Policy)?;
+        let policies = sources::compile(&sources, settings.assumed).map_err(AppError::Policy)?;
         for warning in policies.warnings() {
             tracing::warn!("{warning}");
         }
@@ -83,8 +90,10 @@ impl App {
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
             settings,
+            sources,
             policies,
             keys,
+            hints: Arc::default(),
             bound,
         })
     }
@@ -99,6 +108,11 @@ impl App {
         self.bound.admin_addr()
     }
 
+    /// Where to ask for a reload of the policy.
+    pub fn hints(&self) -> Arc<Hints> {
+        Arc::clone(&self.hints)
+    }
+
     /// Serves until `shutdown`, then drains.
     ///
     /// # Errors
@@ -106,16 +120,20 @@ impl App {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), AppError> {
         let Self {
             settings,
+            sources,
             policies,
             keys,
+            hints,
             bound,
         } = self;
         let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
         let workers = settings.server.workers;
         let (rules, domains) = (policies.limit_count(), policies.policies().len());
+        let hash = reload::hex(policies.hash());
         // One more than answers gateways: scripts ask on the operators' port.
         let metrics = Arc::new(Metrics::new(workers + 1));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
+        let operators = operators(&settings, hints, &policies, &sources, &metrics);
         let stores = Stores::new(&settings, Arc::clone(&metrics));
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
@@ -123,7 +141,7 @@ impl App {
             let (policies, keys, options) = (Arc::clone(&policies), keys.clone(), options.clone());
             Limiter::new(core, policies, stores.for_core(core), SystemClock, keys, options)
         };
-        let running = bound.start(&settings.server, metrics_page(metrics), seed, limiter)?;
+        let running = bound.start(&settings.server, operators, seed, limiter)?;
         running.open().await;
         if let Some(path) = &settings.ready_file {
             write_ready_file(path, grpc, admin).map_err(|source| AppError::ReadyFile {
@@ -131,9 +149,65 @@ impl App {
                 source,
             })?;
         }
-        tracing::info!(%grpc, %admin, workers, rules, domains, "ready");
+        tracing::info!(%grpc, %admin, workers, rules, domains, hash, "ready");
         Ok(running.run(shutdown).await?)
     }
+}
+
+/// What operators see, and beside it the watch over the policy's files.
+fn operators(
+    settings: &Settings,
+    hints: Arc<Hints>,
+    policies: &Arc<Policies>,
+    sources: &[Source],
+    metrics: &Arc<Metrics>,
+) -> Operators {
+    let at_start = settings.clone();
+    let reloader = Reloader::new(
+        policy_files(&settings.policies, sources, hints),
+        Box::new(move |sources| {
+            let policies = sources::compile(sources, at_start.assumed)?;
+            key_secret::check(&policies, &at_start)
+                .map_err(|error| Problems::from(vec![Problem::about_file("policy", error.to_string())]))?;
+            Ok(policies)
+        }),
+        Arc::clone(policies),
+        sources,
+        Arc::new(SystemClock),
+        Arc::clone(metrics) as Arc<_>,
+    );
+    Operators {
+        metrics: metrics_page(Arc::clone(metrics)),
+        policy: Arc::new(reloader.page()),
+        background: Box::pin(reloader.run()),
+    }
+}
+
+/// The files that `paths` name; what was first read of them is `sources`.
+fn policy_files(paths: &[PathBuf], sources: &[Source], hints: Arc<Hints>) -> PolicySource {
+    let paths = paths.to_owned();
+    let is_file = |path: &PathBuf| fs::metadata(path).is_ok_and(|kind| kind.is_file() || kind.is_dir());
+    if !paths.iter().all(is_file) {
+        tracing::info!("a policy that comes through a pipe can be read once, so it will not be reloaded");
+        let sources = sources.to_owned();
+        let read = Box::new(move || Ok(sources.clone()));
+        return PolicySource { read, hints };
+    }
+    for path in paths
+        .iter()
+        .filter(|path| path.is_file() && mounts::is_mount_point(path))
+    {
+        tracing::warn!(
+            file = %path.display(),
+            "this file is mounted by itself, as by `subPath`: changes to it may never arrive here; mount its folder"
+        );
+    }
+    let mut watch = Watch::new(paths.clone(), Arc::clone(&hints));
+    let read = Box::new(move || {
+        watch.follow();
+        sources::read(&paths)
+    });
+    PolicySource { read, hints }
 }
 
 /// An embedded store that nobody else shares, for as many counters as one test may need.

@@ -9,11 +9,13 @@ pub mod excerpt;
 pub mod exit;
 pub mod explain;
 mod key_secret;
+mod mounts;
 pub mod scenario;
 mod serve;
 pub mod settings;
 pub mod sources;
 mod test;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -40,8 +40,10 @@ pub fn serve(args: ServeArgs, err: &mut impl Write) -> io::Result<Exit> {
 }
 
 async fn run(settings: Settings) -> Result<Exit, AppError> {
+    let mut hangups = signal(SignalKind::hangup()).map_err(|error| AppError::Server(error.into()))?;
     let mut signals = Signals::new().map_err(|error| AppError::Server(error.into()))?;
     let app = App::build(settings).await?;
+    let hints = app.hints();
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
         // A sender that is gone stops the server, too.
@@ -52,12 +54,19 @@ async fn run(settings: Settings) -> Result<Exit, AppError> {
         let _ = stop.send(());
         signals.next().await;
     };
+    let reloads = async {
+        while hangups.recv().await.is_some() {
+            hints.ask();
+        }
+        std::future::pending().await
+    };
     tokio::select! {
         ended = app.run(shutdown) => ended.map(|()| Exit::Fine),
         () = impatience => {
             tracing::warn!("told to stop a second time: not waiting for what is in flight");
             Ok(Exit::No)
         }
+        exit = reloads => exit,
     }
 }
 

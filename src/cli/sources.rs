@@ -14,12 +14,12 @@ pub type Source = (String, Vec<u8>);
 /// The largest file that is read: far more rules than anybody has, and an end to files that have none.
 const LARGEST: u64 = 64 << 20;
 
-/// Reads and compiles the set that `paths` name, to be served.
+/// Compiles the set that `sources` are, to be served: at the start and at each reload.
 ///
 /// # Errors
-/// Everything that is wrong: with the paths, or else with what the files say, or else with what they ask of a server.
-pub fn load(paths: &[PathBuf], assumed: Assumed) -> Result<PolicySet, Problems> {
-    servable(PolicySet::parse_assuming(&read(paths)?, assumed)?)
+/// Everything that is wrong with what they say, or else with what they ask of a server.
+pub fn compile(sources: &[Source], assumed: Assumed) -> Result<PolicySet, Problems> {
+    servable(PolicySet::parse_assuming(sources, assumed)?)
 }
 
 /// The same set, if a server can do what it asks for: replies cannot be held yet.
@@ -82,7 +82,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
 }
 
 /// The files that `path` stands for: itself, or those in it.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let kind = fs::metadata(path).map_err(|error| Box::new(unreadable(path, &error)))?;
     if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -102,7 +102,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     Ok(files)
 }
 
-fn is_policy(path: &Path) -> bool {
+/// Whether a file in a folder belongs to the set, by its name.
+pub(super) fn is_policy(path: &Path) -> bool {
     let hidden = path
         .file_name()
         .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));

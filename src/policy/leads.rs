@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::matcher::{NodeId, Tree};
 use super::normalize;
 use super::pattern::Pattern;
+use super::secret::SECRET;
 
 /// Which values of its key lead to a node of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,16 @@ pub struct Level {
 }
 
 impl Lead {
+    /// What may be shown of it where its values are secret.
+    pub(super) fn hidden(self) -> Self {
+        match self {
+            Self::Exact(_) => Self::Exact(Bytes::from_static(SECRET.as_bytes())),
+            Self::Pattern(_) => Self::Pattern(SECRET.to_owned()),
+            Self::Networks(_) => Self::Networks(vec![SECRET.to_owned()]),
+            Self::Any => Self::Any,
+        }
+    }
+
     /// Whether `value`, normalised, is one of these. Others may go before it.
     pub(super) fn fits(&self, value: &[u8]) -> bool {
         match self {

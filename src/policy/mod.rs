@@ -180,6 +180,11 @@ impl PolicySet {
         self.hash
     }
 
+    /// The [`hash`](Self::hash) that a set of these sources would have, without compiling them.
+    pub fn hash_of<N, B: AsRef<[u8]>>(sources: &[(N, B)]) -> u64 {
+        hash(sources)
+    }
+
     /// The rules some of whose callers may be [delayed](Limit::delay): whoever cannot hold replies must not serve them.
     pub fn delaying(&self) -> impl Iterator<Item = &Rule> {
         let rules = self.policies.iter().flat_map(|policy| &policy.rules);
@@ -347,6 +352,26 @@ impl Rule {
     /// it does not. As many as there are values: whoever keeps metrics by it must bound them.
     pub fn metric_path(&self, entries: &[Entry]) -> Option<String> {
         self.metric.as_ref().map(|parts| metric::path(parts, entries))
+    }
+
+    /// The plans that have limits of their own, in no order; none where all callers are held to the same.
+    pub fn plans(&self) -> impl Iterator<Item = &Bytes> {
+        match &self.budget {
+            Budget::Flat(_) => None,
+            Budget::ByPlan { rows, .. } => Some(rows.keys()),
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    /// What the callers of `plan` are held to; without one, those whose plan is not listed.
+    pub fn limits_of(&self, plan: Option<&[u8]>) -> &Limits {
+        &self.budget.of(plan).limits
+    }
+
+    /// A bit for each entry, by its place, that is no part of the counter's key.
+    pub const fn uncounted(&self) -> u64 {
+        self.uncounted
     }
 
     /// Everything that any caller may be held to: of each plan that is listed, and of those that are not.

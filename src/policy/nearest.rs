@@ -95,7 +95,7 @@ impl Policy {
                 levels: levels
                     .way_to(node)
                     .into_iter()
-                    .map(|node| levels.level(node))
+                    .map(|node| self.shown(levels.level(node)))
                     .collect(),
                 differences,
             })

@@ -7,6 +7,7 @@ use crate::domain::descriptor::Entry;
 use super::leads::{Lead, Level, Levels};
 use super::matcher::Tree;
 use super::normalize;
+use super::secret::SECRET;
 use super::{Found, Policy};
 
 /// The way of a descriptor through a domain's tree.
@@ -79,18 +80,28 @@ impl Policy {
                 }
                 lead => lead,
             };
-            steps.push(Step {
-                key: &entry.key,
-                sent: &entry.value,
-                read,
-                lead,
-                counts: Counts::As(value),
+            steps.push(if self.is_secret(&entry.key) {
+                Step {
+                    key: &entry.key,
+                    sent: SECRET.as_bytes(),
+                    read: Cow::Borrowed(SECRET.as_bytes()),
+                    lead: lead.hidden(),
+                    counts: Counts::As(Cow::Borrowed(SECRET.as_bytes())),
+                }
+            } else {
+                Step {
+                    key: &entry.key,
+                    sent: &entry.value,
+                    read,
+                    lead,
+                    counts: Counts::As(value),
+                }
             });
             at = next;
         }
         let onward = || {
             let below = self.tree.nodes().filter(|node| self.tree.parent(*node) == at);
-            below.map(|node| levels.level(node)).collect()
+            below.map(|node| self.shown(levels.level(node))).collect()
         };
         let end = match self.find(entries) {
             _ if steps.len() < entries.len() => End::Stopped { onward: onward() },
@@ -107,5 +118,17 @@ impl Policy {
             }
         };
         Trace { steps, end }
+    }
+
+    /// `level` as it may be shown: of a secret key, none of the values that the policy has.
+    pub(super) fn shown(&self, level: Level) -> Level {
+        if self.is_secret(&level.key) {
+            Level {
+                lead: level.lead.hidden(),
+                ..level
+            }
+        } else {
+            level
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -27,12 +28,22 @@ pub struct MetricsPage {
     pub render: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
-/// Serves `/live`, `/ready`, `/metrics`, `/healthcheck` and `/json` on `listener` until `stop` turns true. `limiter`,
-/// which decides what `/json` asks, is called on the thread that serves, inside its runtime.
+/// What operators are shown, and what runs on their thread.
+pub struct Operators {
+    /// What `/metrics` shows.
+    pub metrics: MetricsPage,
+    /// Writes what `/policy` shows, as JSON.
+    pub policy: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Runs beside the pages, away from the cores that serve calls. If it ends by itself, so does the server.
+    pub background: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// Serves `/live`, `/ready`, `/metrics`, `/policy`, `/healthcheck` and `/json` on `listener` until `stop` turns true.
+/// `limiter`, which decides what `/json` asks, is called on the thread that serves, inside its runtime.
 pub(super) fn start<S: Store, C: Clock>(
     listener: TcpListener,
     health: Health,
-    metrics: MetricsPage,
+    operators: Operators,
     limiter: impl FnOnce() -> Limiter<S, C> + Send + 'static,
     mut stop: watch::Receiver<bool>,
     threads: &mut Threads,
@@ -40,28 +51,45 @@ pub(super) fn start<S: Store, C: Clock>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let Operators {
+        metrics,
+        policy,
+        background,
+    } = operators;
     threads.spawn(String::from("admin"), move || {
         let served = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let pages = pages(health, metrics, Arc::new(limiter()));
+            let pages = pages(health, metrics, policy, Arc::new(limiter()));
             tokio::select! {
                 served = async { axum::serve(listener, pages).await } => served,
+                () = background => Err(io::Error::other("what runs beside the pages ended")),
                 // A scrape that is under way is not worth waiting for.
                 _ = stop.wait_for(|stop| *stop) => Ok(()),
             }
         });
+        // What is still being read or compiled is not worth waiting for, either.
+        runtime.shutdown_background();
         if let Err(error) = served {
             tracing::error!(%error, "the admin port failed");
         }
     })
 }
 
-fn pages<S: Store, C: Clock>(health: Health, metrics: MetricsPage, limiter: Arc<Limiter<S, C>>) -> Router {
+fn pages<S: Store, C: Clock>(
+    health: Health,
+    metrics: MetricsPage,
+    policy: Arc<dyn Fn() -> String + Send + Sync>,
+    limiter: Arc<Limiter<S, C>>,
+) -> Router {
     let health_again = health.clone();
     Router::new()
         .route("/live", get(|| async { "live\n" }))
         .route("/ready", get(async move || ready(&health)))
         .route("/metrics", get(async move || show(&metrics)))
+        .route(
+            "/policy",
+            get(async move || ([(header::CONTENT_TYPE, "application/json")], policy())),
+        )
         // Where scripts and probes of the reference look; it heeds no method.
         .route("/healthcheck", any(async move || healthcheck(&health_again)))
         .route("/json", any(move |body: Body| json::reply(limiter, body)))

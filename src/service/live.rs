@@ -43,10 +43,14 @@ impl Policies {
     /// Puts `policies` in force from the next call on and returns their generation, counted from 1. Calls that are
     /// being decided finish under the policies they began with.
     pub fn publish(&self, policies: PolicySet) -> u64 {
+        self.replace(policies).0
+    }
+
+    /// As [`publish`](Self::publish), and returns as well what was in force until now: calls may still hold it.
+    pub(super) fn replace(&self, policies: PolicySet) -> (u64, Arc<Live>) {
         let generation = self.generations.fetch_add(1, Ordering::SeqCst) + 1;
-        self.current
-            .store(Arc::new(Live::new(generation, policies, self.observer.as_ref())));
-        generation
+        let next = Live::new(generation, policies, self.observer.as_ref());
+        (generation, self.current.swap(Arc::new(next)))
     }
 
     /// Who is told what happens under these policies.
@@ -62,6 +66,7 @@ impl Policies {
 
 /// One set of policies and what counts the calls under it.
 pub(super) struct Live {
+    generation: u64,
     policies: PolicySet,
     tallies: Vec<Arc<dyn Tally>>,
 }
@@ -70,7 +75,21 @@ impl Live {
     fn new(generation: u64, policies: PolicySet, observer: &dyn Observer) -> Self {
         let in_order: Vec<&Policy> = policies.policies().iter().collect();
         let tallies = observer.opens(generation, &in_order);
-        Self { policies, tallies }
+        Self {
+            generation,
+            policies,
+            tallies,
+        }
+    }
+
+    /// Which load they are, counted from 1.
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The policies themselves.
+    pub(super) const fn set(&self) -> &PolicySet {
+        &self.policies
     }
 
     /// The policy about `domain` and its place among all.
@@ -80,13 +99,18 @@ impl Live {
 
     /// The domains that policies are about, for a person to read.
     pub(super) fn domains(&self) -> String {
+        self.domain_names().join(", ")
+    }
+
+    /// The same, one by one.
+    pub(super) fn domain_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self
             .policies
             .domains()
             .map(|domain| domain.escape_ascii().to_string())
             .collect();
         names.sort_unstable();
-        names.join(", ")
+        names
     }
 
     /// What counts the calls of `core`.

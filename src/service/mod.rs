@@ -1,6 +1,7 @@
 //! Between the wire and the stores: reads what is asked, has it decided, shapes the answer; binds, serves, drains.
 
 pub mod admin;
+mod afresh;
 pub mod answer;
 pub mod call;
 pub mod client;
@@ -20,8 +21,10 @@ mod plan;
 mod properties;
 mod random;
 mod refusal;
+pub mod reload;
 mod rls;
 pub mod server;
+pub mod source;
 mod threads;
 pub(crate) mod throttle;
 mod worker;

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
-use super::admin::{self, MetricsPage};
+use super::admin::{self, Operators};
 use super::health::Health;
 use super::limiter::Limiter;
 use super::random::Random;
@@ -116,7 +116,7 @@ impl Bound {
     pub fn start<S: Store, C: Clock>(
         self,
         options: &ServerOptions,
-        metrics: MetricsPage,
+        operators: Operators,
         seed: u64,
         limiter: impl Fn(usize) -> Limiter<S, C> + Send + Sync + 'static,
     ) -> Result<Running, ServerError> {
@@ -135,7 +135,7 @@ impl Bound {
         admin::start(
             admin,
             health,
-            metrics,
+            operators,
             move || for_scripts(cores),
             stop,
             &mut threads,

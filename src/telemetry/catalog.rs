@@ -30,11 +30,19 @@ pub enum Metric {
     OverridesIgnored,
     /// Which load of the policies is in force.
     PolicyGeneration,
+    /// Which policies are in force, by the hash of their files.
+    PolicyInfo,
+    /// When the policies in force were loaded.
+    PolicyLoaded,
+    /// Attempts to reload the policies, by outcome.
+    PolicyReloads,
+    /// Whether the policies that are there now were rejected.
+    PolicyReloadFailed,
 }
 
 impl Metric {
     /// Every metric, in the order of a scrape.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Calls,
         Self::Decisions,
         Self::ShadowRefusals,
@@ -46,6 +54,10 @@ impl Metric {
         Self::OverflowedCounters,
         Self::OverridesIgnored,
         Self::PolicyGeneration,
+        Self::PolicyInfo,
+        Self::PolicyLoaded,
+        Self::PolicyReloads,
+        Self::PolicyReloadFailed,
     ];
 
     /// The name without the prefix and, for counters, without the `_total` that a scrape shows.
@@ -62,6 +74,10 @@ impl Metric {
             Self::OverflowedCounters => "overflowed_counters",
             Self::OverridesIgnored => "overrides_ignored",
             Self::PolicyGeneration => "policy_generation",
+            Self::PolicyInfo => "policy_info",
+            Self::PolicyLoaded => "policy_loaded_timestamp_seconds",
+            Self::PolicyReloads => "policy_reloads",
+            Self::PolicyReloadFailed => "policy_reload_failed",
         }
     }
 
@@ -90,6 +106,18 @@ impl Metric {
             }
             Self::OverridesIgnored => "Descriptors that brought a limit of their own, which was not heeded.",
             Self::PolicyGeneration => "Which load of the policies is in force, counted from 1.",
+            Self::PolicyInfo => {
+                "1, with the hash of the policies in force: instances that show the same go by the same files."
+            }
+            Self::PolicyLoaded => "When the policies in force were loaded, in seconds since 1970.",
+            Self::PolicyReloads => {
+                "Attempts to reload the policies, by outcome: accepted, rejected, unchanged (asked for in vain, or \
+                 mended by going back)."
+            }
+            Self::PolicyReloadFailed => {
+                "1 from the moment that changed policies were rejected until they are mended; those of before stay \
+                 in force."
+            }
         }
     }
 
@@ -97,7 +125,11 @@ impl Metric {
     pub const fn kind(self) -> MetricType {
         match self {
             Self::StoreSeconds => MetricType::Histogram,
-            Self::StoreDegraded | Self::PolicyGeneration => MetricType::Gauge,
+            Self::StoreDegraded
+            | Self::PolicyGeneration
+            | Self::PolicyInfo
+            | Self::PolicyLoaded
+            | Self::PolicyReloadFailed => MetricType::Gauge,
             _ => MetricType::Counter,
         }
     }
@@ -109,6 +141,8 @@ impl Metric {
             Self::Decisions => &["domain", "rule", "verdict"],
             Self::ShadowRefusals | Self::RefusedForSize => &["domain", "rule"],
             Self::StoreErrors => &["kind"],
+            Self::PolicyInfo => &["hash"],
+            Self::PolicyReloads => &["outcome"],
             _ => &[],
         }
     }

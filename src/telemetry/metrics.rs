@@ -12,10 +12,13 @@ use prometheus_client::registry::Registry;
 
 use super::catalog::{Metric, PREFIX};
 use super::ledger::{Ledger, Totals};
+use super::reloads::Reloads;
 use super::stores::Stores;
+use crate::domain::time::Timestamp;
 use crate::policy::Policy;
 use crate::service::answer::Cause;
 use crate::service::observer::{Observer, Tally};
+use crate::service::reload::{self, Outcome, ReloadObserver};
 use crate::store::StoreObserver;
 
 /// The media type of [`Metrics::render`].
@@ -29,6 +32,7 @@ pub struct Metrics {
     stores: Stores,
     overrides_ignored: AtomicU64,
     generation: AtomicU64,
+    reloads: Reloads,
 }
 
 impl Metrics {
@@ -40,6 +44,7 @@ impl Metrics {
             stores: Stores::new(cores),
             overrides_ignored: AtomicU64::new(0),
             generation: AtomicU64::new(0),
+            reloads: Reloads::default(),
         }
     }
 
@@ -70,6 +75,16 @@ impl Observer for Metrics {
     fn overrides_ignored(&self, descriptors: u32) {
         self.overrides_ignored
             .fetch_add(u64::from(descriptors), Ordering::Relaxed);
+    }
+}
+
+impl ReloadObserver for Metrics {
+    fn in_force(&self, hash: u64, since: Timestamp) {
+        self.reloads.in_force(hash, since);
+    }
+
+    fn ended(&self, outcome: Outcome) {
+        self.reloads.ended(outcome);
     }
 }
 
@@ -113,6 +128,17 @@ impl Metrics {
             Metric::OverflowedCounters => put(&mut out, self.stores.overflowed()),
             Metric::OverridesIgnored => put(&mut out, self.overrides_ignored.load(Ordering::Relaxed)),
             Metric::PolicyGeneration => out.encode_gauge(&self.generation.load(Ordering::Relaxed)),
+            Metric::PolicyInfo => {
+                let hash = reload::hex(self.reloads.hash());
+                let labels: Vec<_> = metric.labels().iter().map(|label| (*label, &*hash)).collect();
+                out.encode_family(&labels)?.encode_gauge(&1)
+            }
+            Metric::PolicyLoaded => out.encode_gauge(&self.reloads.since()),
+            Metric::PolicyReloads => self
+                .reloads
+                .by_outcome()
+                .try_for_each(|(outcome, ended)| count(&mut out, metric, &[outcome], ended)),
+            Metric::PolicyReloadFailed => out.encode_gauge(&i64::from(self.reloads.failed())),
         }
     }
 }
@@ -173,12 +199,18 @@ mod tests {
         let tallies = metrics.opens(3, &[]);
         tallies[0].called(None, Cause::UnknownDomain);
         metrics.overrides_ignored(2);
+        metrics.in_force(0xabc, Timestamp::from_micros(1_500_000));
+        metrics.ended(Outcome::Rejected);
         let text = metrics.render().expect("text");
         for line in [
             "comporta_calls_total{domain=\"unknown\",cause=\"unknown_domain\"} 1",
             "comporta_store_errors_total{kind=\"timeout\"} 0",
             "comporta_overrides_ignored_total 2",
             "comporta_policy_generation 3",
+            "comporta_policy_info{hash=\"0000000000000abc\"} 1",
+            "comporta_policy_loaded_timestamp_seconds 1.5",
+            "comporta_policy_reloads_total{outcome=\"rejected\"} 1",
+            "comporta_policy_reload_failed 1",
             "comporta_store_degraded 0",
             "comporta_store_seconds_bucket{le=\"+Inf\"} 0",
         ] {

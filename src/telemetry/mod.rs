@@ -5,4 +5,5 @@ mod cells;
 mod ledger;
 pub mod logs;
 pub mod metrics;
+mod reloads;
 mod stores;

@@ -101,12 +101,13 @@ const STORE: [&str; 7] = [
     "thiserror",
 ];
 const REDIS: [&str; 4] = ["parking_lot", "redis", "thiserror", "tokio"];
-const SERVICE: [&str; 18] = [
+const SERVICE: [&str; 19] = [
     "arc_swap",
     "axum",
     "bytes",
     "hashbrown",
     "http",
+    "jiff",
     "parking_lot",
     "prost",
     "prost_types",
@@ -128,10 +129,11 @@ const TELEMETRY: [&str; 5] = [
     "tracing",
     "tracing_subscriber",
 ];
-const CLI: [&str; 7] = [
+const CLI: [&str; 8] = [
     "bytes",
     "clap",
     "jiff",
+    "notify",
     "serde_json",
     "thiserror",
     "tokio",

@@ -23,6 +23,7 @@ mod policies;
 mod policy_tests;
 mod readme;
 mod recorded;
+mod reload;
 mod scenarios;
 mod schema;
 mod secrets;

@@ -336,3 +336,48 @@ fn tag(key: &[u8]) -> &[u8] {
         .nth(1)
         .expect("braces")
 }
+
+#[test]
+fn explaining_shows_neither_what_is_asked_nor_what_the_policy_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let policy = file(folder.path(), "policy.yaml", POLICY);
+    for descriptor in [
+        "api_key=s3cr3t-exact",
+        "api_key=s3cr3t-any,route=r",
+        "api_key=s3cr3t-family-1",
+        "api_key=s3cr3t-family-hidden-1,route=r",
+        "account=a,api_key=s3cr3t",
+        "api_key=s3cr3t,rout=r",
+    ] {
+        for json in [&[][..], &["--json"]] {
+            let explained = command(["explain", &policy, descriptor])
+                .args(json)
+                .output()
+                .expect("it starts");
+            let said = String::from_utf8_lossy(&explained.stdout);
+            assert!(said.contains("(secret)"), "{descriptor}: {said}");
+            let (question, answer) = said.split_once('\n').expect("several lines");
+            assert!(!answer.contains(SECRET), "{descriptor}: {question}\n{answer}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_brings_no_secret_to_a_shared_store_without_its_file() {
+    let (folder, redis) = (tempfile::tempdir().expect("a folder"), Redis::start());
+    let harmless = "domain: edge\ndescriptors: [{key: client, rate_limit: {rate: 20/day}}]\n";
+    let policy = file(folder.path(), "policy.yaml", harmless);
+    let comporta = Comporta::serve(&policy, &["--store", &redis.url()]);
+    file(folder.path(), "policy.yaml", POLICY);
+    poll("a rejected reload", || {
+        comporta
+            .metrics()
+            .contains("comporta_policy_reload_failed 1")
+            .then_some(())
+    });
+    assert!(
+        comporta.printed().contains("--key-secret-file"),
+        "{}",
+        comporta.printed()
+    );
+}

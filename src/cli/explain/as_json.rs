@@ -136,7 +136,7 @@ fn nearest(explanation: &Explanation<'_>, met: &Met<'_>) -> Vec<Value> {
     let near = met.nearest.iter().map(|near| {
         json!({
             "rule": *near.rule.path,
-            "differences": misses::differences(near, explanation.entries),
+            "differences": misses::differences(near, explanation.entries, met.policy),
         })
     });
     near.collect()

@@ -9,7 +9,7 @@ use crate::policy::{Found, Limits, Policy, Rule};
 
 use super::limits::{self, is_normalised};
 use super::misses::{self, some_of};
-use super::{Explanation, Met, readable};
+use super::{Explanation, Met, readable, value_of};
 
 /// Writes the explanation, a heading in front of each part.
 pub(super) fn write(explanation: &Explanation<'_>, out: &mut impl Write) -> io::Result<()> {
@@ -59,7 +59,7 @@ fn path(explanation: &Explanation<'_>, met: &Met<'_>, out: &mut impl Write) -> i
     let sent: Vec<String> = explanation
         .entries
         .iter()
-        .map(|entry| format!("{}={}", readable(&entry.key), readable(&entry.value)))
+        .map(|entry| format!("{}={}", readable(&entry.key), value_of(entry, met.policy)))
         .collect();
     let width = sent
         .iter()
@@ -210,7 +210,7 @@ fn no_rule(explanation: &Explanation<'_>, met: &Met<'_>, out: &mut impl Write) -
     line(out, "goes on by", &goes_on(onward))?;
     for (place, near) in met.nearest.iter().enumerate() {
         let heading = if place == 0 { "nearest" } else { "" };
-        let differences = misses::differences(near, explanation.entries);
+        let differences = misses::differences(near, explanation.entries, met.policy);
         line(
             out,
             heading,

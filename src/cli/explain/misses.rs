@@ -1,10 +1,11 @@
 //! What keeps a descriptor from a rule, in words.
 
 use crate::domain::descriptor::Entry;
+use crate::policy::Policy;
 use crate::policy::leads::{Lead, Level};
 use crate::policy::nearest::{Difference, Near};
 
-use super::readable;
+use super::{readable, value_of};
 
 /// `client=acme`, `client`, `ip in 10.0.0.0/8`: a level as a reader of the policy knows it.
 pub(super) fn level(level: &Level) -> String {
@@ -28,9 +29,9 @@ pub(super) fn some_of(all: &[String]) -> String {
 }
 
 /// What to change about `entries`, for each thing that keeps them from a rule.
-pub(super) fn differences(near: &Near<'_>, entries: &[Entry]) -> Vec<String> {
+pub(super) fn differences(near: &Near<'_>, entries: &[Entry], policy: &Policy) -> Vec<String> {
     let key = |entry: usize| readable(&entries[entry].key);
-    let value = |entry: usize| readable(&entries[entry].value);
+    let value = |entry: usize| value_of(&entries[entry], policy);
     let of = |place: usize| &near.levels[place];
     let difference = |difference: &Difference| match *difference {
         Difference::Order => {

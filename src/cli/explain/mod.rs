@@ -167,6 +167,15 @@ impl Met<'_> {
     }
 }
 
+/// The value of an entry as it was asked about; a word in its place where it is secret.
+fn value_of(entry: &Entry, policy: &Policy) -> String {
+    if policy.is_secret(&entry.key) {
+        String::from("(secret)")
+    } else {
+        readable(&entry.value)
+    }
+}
+
 /// Bytes as a line of text: what would move a terminal's cursor is escaped.
 fn readable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)

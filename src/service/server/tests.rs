@@ -19,6 +19,7 @@ use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
 use crate::domain::verdict::{Decision, Decisions, Reason, Verdict};
 use crate::policy::{Policy, PolicySet};
+use crate::service::admin::MetricsPage;
 use crate::service::client::{AskError, Client, Reply};
 use crate::service::live::Policies;
 use crate::service::observer::{Observer, Tally};
@@ -96,9 +97,13 @@ impl Served {
             drain: Duration::from_millis(200),
             connection_age,
         };
-        let metrics = MetricsPage {
-            media_type: "text/plain",
-            render: Arc::new(|| Some(String::from("numbers\n"))),
+        let operators = Operators {
+            metrics: MetricsPage {
+                media_type: "text/plain",
+                render: Arc::new(|| Some(String::from("numbers\n"))),
+            },
+            policy: Arc::new(|| String::from("{}\n")),
+            background: Box::pin(std::future::pending()),
         };
         let clock = ManualClock::at(Timestamp::from_micros(1));
         let limiter = move |core| {
@@ -112,7 +117,7 @@ impl Served {
                 LimiterOptions::default(),
             )
         };
-        let running = bound.start(&options, metrics, 1, limiter).expect("started");
+        let running = bound.start(&options, operators, 1, limiter).expect("started");
         running.open().await;
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(running.run(async {

@@ -11,7 +11,7 @@ use comporta::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descri
 use comporta::proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use comporta::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use comporta::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
@@ -38,6 +38,8 @@ pub struct Comporta {
     grpc: String,
     admin: String,
     _folder: TempDir,
+    /// Must stay where it is while it is watched.
+    _policy_file: Option<NamedTempFile>,
 }
 
 impl Comporta {
@@ -69,14 +71,17 @@ impl Comporta {
             grpc: address("grpc"),
             admin: address("admin"),
             _folder: folder,
+            _policy_file: None,
         }
     }
 
     /// The same for a policy that is given as text.
     pub fn serve_text(policy: &str, flags: &[&str]) -> Self {
-        let file = tempfile::NamedTempFile::new().expect("a file for the policy");
+        let file = NamedTempFile::new().expect("a file for the policy");
         std::fs::write(file.path(), policy).expect("the policy is written");
-        Self::serve(file.path(), flags)
+        let mut comporta = Self::serve(file.path(), flags);
+        comporta._policy_file = Some(file);
+        comporta
     }
 
     /// Where gateways ask, as `127.0.0.1:PORT`.
@@ -107,6 +112,11 @@ impl Comporta {
     /// Asks it to end.
     pub fn terminate(&self) {
         self.process.signal("TERM");
+    }
+
+    /// Asks it to read its policy again.
+    pub fn hang_up(&self) {
+        self.process.signal("HUP");
     }
 
     /// Stands still, with all connections open.
