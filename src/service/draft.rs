@@ -29,6 +29,9 @@ pub(super) struct Draft<'p, 'r> {
     buffer: KeyBuffer,
     wanted: SmallVec<[Planned<'p>; 2]>,
     uncounted: SmallVec<[Entry; 1]>,
+    /// How many descriptors came before.
+    place: usize,
+    by_value: Vec<(usize, String)>,
 }
 
 impl<'p, 'r> Draft<'p, 'r> {
@@ -48,6 +51,8 @@ impl<'p, 'r> Draft<'p, 'r> {
             buffer: KeyBuffer::take(),
             wanted: SmallVec::new(),
             uncounted: SmallVec::new(),
+            place: 0,
+            by_value: Vec::new(),
         }
     }
 
@@ -66,6 +71,7 @@ impl<'p, 'r> Draft<'p, 'r> {
             checks,
             reached,
             uncounted: self.uncounted,
+            by_value: self.by_value,
             compat,
             shadow: self.modes.shadow,
         }
@@ -74,6 +80,7 @@ impl<'p, 'r> Draft<'p, 'r> {
     /// Wants the checks that `descriptor` asks for.
     pub(super) fn reach(&mut self, descriptor: &Descriptor) -> Reached<'p> {
         if descriptor.entries.is_empty() {
+            self.place += 1;
             return Reached::Nothing;
         }
         let found = self.policy.find(&descriptor.entries);
@@ -84,7 +91,10 @@ impl<'p, 'r> Draft<'p, 'r> {
             };
             let shown = found.uncounted.iter().filter(|entry| !entry.secret);
             self.uncounted.extend(shown.map(owned));
+            let path = found.rule.metric_path(&descriptor.entries);
+            self.by_value.extend(path.map(|path| (self.place, path)));
         }
+        self.place += 1;
         let limit = descriptor
             .limit
             .and_then(|limit| limit_of_request(limit, self.policy.compat()));

@@ -362,6 +362,11 @@ fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, dec
             tally.decided(domain, rule.index, status.verdict);
         }
     }
+    for (place, path) in &plan.by_value {
+        if let Some(status) = answer.statuses.get(*place) {
+            tally.decided_by_value(domain, path, status.verdict);
+        }
+    }
     for (check, decision) in checked(plan, decisions) {
         if is_shadow_refusal(plan, check, decision) {
             tally.shadow_refused(domain, check.rule.index);

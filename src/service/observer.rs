@@ -23,6 +23,9 @@ pub trait Tally: Send + Sync + 'static {
     fn called(&self, domain: Option<usize>, cause: Cause);
     /// A descriptor that reached a rule was answered with `verdict`.
     fn decided(&self, domain: usize, rule: usize, verdict: Verdict);
+    /// The same, for a rule whose policy asks for metrics by callers' values: `path` is the rule's, with the values. As
+    /// many as callers choose; whoever keeps them must see to an end.
+    fn decided_by_value(&self, domain: usize, path: &str, verdict: Verdict);
     /// A rule that is only watched would have refused.
     fn shadow_refused(&self, domain: usize, rule: usize);
     /// A call asked a rule for more hits than it can ever hold.
@@ -36,6 +39,7 @@ pub struct Uncounted;
 impl Tally for Uncounted {
     fn called(&self, _domain: Option<usize>, _cause: Cause) {}
     fn decided(&self, _domain: usize, _rule: usize, _verdict: Verdict) {}
+    fn decided_by_value(&self, _domain: usize, _path: &str, _verdict: Verdict) {}
     fn shadow_refused(&self, _domain: usize, _rule: usize) {}
     fn refused_for_size(&self, _domain: usize, _rule: usize) {}
 }

@@ -24,6 +24,8 @@ pub(super) struct Plan<'p> {
     pub(super) reached: SmallVec<[Reached<'p>; 2]>,
     /// Entries that led to a rule and are no part of a counter.
     pub(super) uncounted: SmallVec<[Entry; 1]>,
+    /// Of rules whose metrics are kept apart by callers' values: the place in `reached`, and the path with the values.
+    pub(super) by_value: Vec<(usize, String)>,
     /// Whether the domain is decided as the reference does.
     pub(super) compat: bool,
     /// Whether nothing can refuse.

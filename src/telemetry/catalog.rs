@@ -12,6 +12,8 @@ pub enum Metric {
     Calls,
     /// Descriptors that reached a rule, by domain, rule and verdict.
     Decisions,
+    /// The same by callers' values, where a policy asks for it.
+    DecisionsByValue,
     /// What watched rules would have refused, by domain and rule.
     ShadowRefusals,
     /// Calls that were larger than their limit, by domain and rule.
@@ -42,9 +44,10 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of a scrape.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Calls,
         Self::Decisions,
+        Self::DecisionsByValue,
         Self::ShadowRefusals,
         Self::RefusedForSize,
         Self::StoreSeconds,
@@ -65,6 +68,7 @@ impl Metric {
         match self {
             Self::Calls => "calls",
             Self::Decisions => "decisions",
+            Self::DecisionsByValue => "decisions_by_value",
             Self::ShadowRefusals => "shadow_refusals",
             Self::RefusedForSize => "refused_for_size",
             Self::StoreSeconds => "store_seconds",
@@ -89,6 +93,10 @@ impl Metric {
             }
             Self::Decisions => {
                 "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
+            }
+            Self::DecisionsByValue => {
+                "Decisions of rules with value_to_metric or detailed_metric, by callers' values: 1000 in a domain, the rest \
+                 as (more)."
             }
             Self::ShadowRefusals => "Checks of rules in shadow_mode that would have refused.",
             Self::RefusedForSize => {
@@ -138,7 +146,7 @@ impl Metric {
     pub const fn labels(self) -> &'static [&'static str] {
         match self {
             Self::Calls => &["domain", "cause"],
-            Self::Decisions => &["domain", "rule", "verdict"],
+            Self::Decisions | Self::DecisionsByValue => &["domain", "rule", "verdict"],
             Self::ShadowRefusals | Self::RefusedForSize => &["domain", "rule"],
             Self::StoreErrors => &["kind"],
             Self::PolicyInfo => &["hash"],

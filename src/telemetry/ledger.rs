@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::by_value::{ByValue, Values};
 use super::cells::Cells;
 use crate::domain::verdict::Verdict;
 use crate::policy::Policy;
@@ -26,6 +27,8 @@ pub(super) struct Totals {
     pub(super) calls: BTreeMap<Arc<str>, [u64; CAUSES]>,
     /// By domain and rule.
     pub(super) rules: BTreeMap<(Arc<str>, Arc<str>), RuleTotals>,
+    /// By domain and path with callers' values.
+    pub(super) by_value: ByValue,
 }
 
 /// What was counted of one rule.
@@ -64,6 +67,7 @@ impl Ledger {
                 Arc::new(CoreTally {
                     cells: Cells::new(layout.cells),
                     layout: Arc::clone(&layout),
+                    values: Values::default(),
                 })
             })
             .collect();
@@ -110,6 +114,9 @@ impl Page {
                 .map(|tally| tally.cells.get(cell))
                 .sum::<u64>()
         };
+        for tally in &self.tallies {
+            tally.values.add_to(&mut totals.by_value);
+        }
         add_calls(totals, &Arc::from(UNKNOWN), 0, sum);
         for domain in &self.layout.domains {
             add_calls(totals, &domain.name, domain.first, sum);
@@ -191,6 +198,7 @@ impl Layout {
 struct CoreTally {
     layout: Arc<Layout>,
     cells: Cells,
+    values: Values,
 }
 
 impl Tally for CoreTally {
@@ -202,6 +210,12 @@ impl Tally for CoreTally {
         if let Some(first) = self.layout.rule(domain, rule) {
             self.cells
                 .add(first + usize::from(verdict == Verdict::OverLimit), 1);
+        }
+    }
+
+    fn decided_by_value(&self, domain: usize, path: &str, verdict: Verdict) {
+        if let Some(domain) = self.layout.domains.get(domain) {
+            self.values.add(&domain.name, path, verdict);
         }
     }
 

@@ -107,6 +107,12 @@ impl Metrics {
                 count(&mut out, metric, &[domain, rule, "ok"], counted.passed)?;
                 count(&mut out, metric, &[domain, rule, "over_limit"], counted.refused)
             }),
+            Metric::DecisionsByValue => totals.by_value.iter().try_for_each(|(domain, paths)| {
+                paths.iter().try_for_each(|(path, [passed, refused])| {
+                    count(&mut out, metric, &[domain, path, "ok"], *passed)?;
+                    count(&mut out, metric, &[domain, path, "over_limit"], *refused)
+                })
+            }),
             Metric::ShadowRefusals => totals.rules.iter().try_for_each(|((domain, rule), counted)| {
                 count(&mut out, metric, &[domain, rule], counted.shadow_refused)
             }),

@@ -1,5 +1,6 @@
 //! What an operator sees: metrics and logs. Sits above service and store, and listens to what they report.
 
+mod by_value;
 pub mod catalog;
 mod cells;
 mod ledger;

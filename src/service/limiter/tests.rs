@@ -32,6 +32,9 @@ descriptors:
     rate_limit: { rate: 1/hour }
   - key: free
     rate_limit: { unlimited: true }
+  - key: route
+    value_to_metric: true
+    rate_limit: { rate: 5/minute }
 ";
 
 /// One check as a store saw it.
@@ -107,6 +110,10 @@ impl Tally for NotesOfCore {
         self.notes
             .lock()
             .push(format!("{} {verdict:?}", self.rules[domain][rule]));
+    }
+
+    fn decided_by_value(&self, _: usize, path: &str, verdict: Verdict) {
+        self.notes.lock().push(format!("{path} {verdict:?} by value"));
     }
 
     fn shadow_refused(&self, domain: usize, rule: usize) {
@@ -517,5 +524,21 @@ async fn the_next_call_is_decided_by_the_next_policies() {
     assert_eq!(
         header(&answer, "ratelimit-policy"),
         Some(r#""by-address";q=30;w=60"#)
+    );
+}
+
+#[tokio::test]
+async fn a_rule_that_asks_for_it_is_counted_by_its_callers_values_too() {
+    let bench = Bench::new(|_| spent(Some(Micros::SECOND)));
+    bench
+        .ask(&[("other=a", ONE), ("", ONE), ("route=a/b", ONE)])
+        .await;
+    assert_eq!(
+        bench.notes(),
+        [
+            "Some(0) over_limit",
+            "route OverLimit",
+            "route=a/b OverLimit by value"
+        ]
     );
 }
