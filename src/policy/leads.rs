@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
+use super::Policy;
 use super::matcher::{NodeId, Tree};
 use super::normalize;
 use super::pattern::Pattern;
@@ -64,6 +65,24 @@ pub(super) struct Levels<'t> {
     tree: &'t Tree,
     /// Of nodes to which not just one value leads.
     inexact: HashMap<NodeId, Lead>,
+}
+
+impl Policy {
+    /// Of each rule, by its place, the keys of the entries that lead to it.
+    pub fn keys_of_rules(&self) -> Vec<Vec<&[u8]>> {
+        let mut keys = vec![Vec::new(); self.rules.len()];
+        for node in self.tree.nodes() {
+            if let Some(keys) = self.tree.rule(node).and_then(|rule| keys.get_mut(rule)) {
+                let mut at = node;
+                while at != Tree::ROOT {
+                    keys.push(&self.tree.key(at)[..]);
+                    at = self.tree.parent(at);
+                }
+                keys.reverse();
+            }
+        }
+        keys
+    }
 }
 
 impl<'t> Levels<'t> {

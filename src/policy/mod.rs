@@ -374,6 +374,17 @@ impl Rule {
         self.uncounted
     }
 
+    /// A bit for each entry, by its place, whose value is shown nowhere.
+    pub const fn secret(&self) -> u64 {
+        self.secret
+    }
+
+    /// Whether the [`plans`](Self::plans) are values that are shown nowhere.
+    pub fn hides_plans(&self) -> bool {
+        let plan = self.budget.plan_entry();
+        plan.is_some_and(|entry| self.secret >> entry & 1 == 1)
+    }
+
     /// Everything that any caller may be held to: of each plan that is listed, and of those that are not.
     pub fn all_limits(&self) -> impl Iterator<Item = &Limits> {
         self.budget.shares().map(|share| &share.limits)

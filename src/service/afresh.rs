@@ -39,40 +39,59 @@ pub(super) fn compare(old: &PolicySet, new: &PolicySet) -> Vec<Note> {
         }
     }
     notes.sort_unstable();
+    // What is hidden may be all that sets them apart.
+    notes.dedup();
     notes
 }
 
 fn compare_domain(old: &Policy, new: &Policy, notes: &mut Vec<Note>) {
-    let before: HashMap<&str, &Rule> = old.rules().iter().map(|rule| (&*rule.path, rule)).collect();
-    for rule in new.rules() {
-        let Some(before) = before.get(&*rule.path) else {
+    let before: HashMap<_, _> = numbered(old).collect();
+    let shards = (old.shard_by() != new.shard_by()).then(|| (shards(old), shards(new)));
+    for (called, rule) in numbered(new) {
+        let Some(&before) = before.get(&called) else {
             continue;
         };
+        let hides_plans = before.hides_plans() || rule.hides_plans();
         let mut say = |plan: Option<&Bytes>, why: String| {
             notes.push(Note {
                 domain: new.domain().escape_ascii().to_string(),
                 rule: rule.path.to_string(),
-                plan: plan.map(|plan| plan.escape_ascii().to_string()),
+                plan: plan.map(|plan| {
+                    if hides_plans {
+                        String::from("(secret)")
+                    } else {
+                        plan.escape_ascii().to_string()
+                    }
+                }),
                 why,
             });
         };
-        let entries = before.uncounted() != rule.uncounted();
+        let hidden = |rule: &Rule| rule.secret() & !rule.uncounted();
+        let why = if before.uncounted() != rule.uncounted() {
+            Some("other entries are counted than before")
+        } else if hidden(before) != hidden(rule) {
+            Some("other values are secret than before")
+        } else if shards
+            .as_ref()
+            .is_some_and(|(old, new)| old[before.index] != new[rule.index])
+        {
+            Some("another entry is what its counters are sharded by")
+        } else {
+            None
+        };
         let counts = |rule: &Rule| rule.all_limits().any(|limits| !held(limits).is_empty());
-        if entries && counts(before) && counts(rule) {
-            say(None, String::from("other entries are counted than before"));
+        if let Some(why) = why.filter(|_| counts(before) && counts(rule)) {
+            say(None, why.to_owned());
             continue;
         }
-        let default = compare_limits(
-            (before.limits_of(None), old.compat()),
-            (rule.limits_of(None), new.compat()),
-        );
+        let default = compare_limits((before.limits_of(None), old), (rule.limits_of(None), new));
         let mut plans: Vec<&Bytes> = before.plans().chain(rule.plans()).collect();
         plans.sort_unstable();
         plans.dedup();
         for plan in plans {
             let changes = compare_limits(
-                (before.limits_of(Some(plan)), old.compat()),
-                (rule.limits_of(Some(plan)), new.compat()),
+                (before.limits_of(Some(plan)), old),
+                (rule.limits_of(Some(plan)), new),
             );
             // What holds for everybody is said once.
             changes
@@ -86,8 +105,37 @@ fn compare_domain(old: &Policy, new: &Policy, notes: &mut Vec<Note>) {
     }
 }
 
-/// Limits, and whether their domain goes by the reference.
-type Side<'p> = (&'p Limits, bool);
+/// The rules, each with its path and how many before it have the same: those that only secret values set apart.
+fn numbered(policy: &Policy) -> impl Iterator<Item = ((&str, usize), &Rule)> {
+    let mut met: HashMap<&str, usize> = HashMap::new();
+    policy.rules().iter().map(move |rule| {
+        let times = met.entry(&rule.path).or_default();
+        *times += 1;
+        ((&*rule.path, *times), rule)
+    })
+}
+
+/// Of each rule the place of the entry that stands alone between the braces of its counters' keys, among those that are
+/// counted; none where all stand there.
+fn shards(policy: &Policy) -> Vec<Option<usize>> {
+    let shard = |(rule, keys): (&Rule, Vec<&[u8]>)| {
+        let counted = (0..)
+            .zip(keys)
+            .filter(|(entry, _)| rule.uncounted() >> *entry & 1 == 0);
+        let counted: Vec<_> = counted.map(|(_, key): (u32, _)| Some(key)).collect();
+        let place = counted.iter().position(|key| *key == policy.shard_by());
+        place.filter(|_| counted.len() > 1)
+    };
+    policy
+        .rules()
+        .iter()
+        .zip(policy.keys_of_rules())
+        .map(shard)
+        .collect()
+}
+
+/// Limits, and the policy that they are in.
+type Side<'p> = (&'p Limits, &'p Policy);
 
 /// Why the limits of one caller lose their counters: an entry for each that does.
 fn compare_limits(old: Side<'_>, new: Side<'_>) -> Vec<String> {
@@ -133,10 +181,10 @@ struct Counter<'p> {
     key: Vec<u8>,
 }
 
-fn counters((limits, compat): Side<'_>) -> Vec<Counter<'_>> {
+fn counters((limits, policy): Side<'_>) -> Vec<Counter<'_>> {
     let keys = Keys::new("");
     let limits = held(limits);
-    let nameless = compat && limits.len() == 1;
+    let nameless = policy.is_nameless(limits);
     let counter = |limit| {
         let mut key = Vec::new();
         if nameless {
@@ -315,6 +363,62 @@ descriptors:
             notes(&label(""), &label(", counted: false")),
             ["edge: client/api_key: other entries are counted than before"]
         );
+    }
+
+    #[test]
+    fn what_is_made_secret_starts_afresh_and_stays_secret() {
+        let secret = |more: &str| {
+            format!(
+                "domain: edge
+plans: {{ api: {{ s3cr3t: {{ rate: 10/minute{more} }}, default: {{ rate: 10/minute }} }} }}
+descriptors:
+  - key: tier
+    descriptors: [{{ key: api_key, secret: true, rate_limit: {{ plan: api }} }}]
+  - key: api_key
+    value: s3cr3t-1
+    rate_limit: {{ rate: 10/minute }}
+  - key: api_key
+    value: s3cr3t-2
+    rate_limit: {{ rate: 10/minute{more} }}
+"
+            )
+        };
+        assert_eq!(
+            notes(&secret(""), &secret(", burst: 3")),
+            [
+                "edge: api_key=(secret): it is a token_bucket instead of a sliding_window",
+                "edge: tier/api_key (plan (secret)): it is a token_bucket instead of a sliding_window",
+            ]
+        );
+        assert_eq!(
+            notes(
+                &rule("rate_limit: { rate: 1/day }"),
+                &rule("secret: true\n    rate_limit: { rate: 1/day }")
+            ),
+            ["edge: client: other values are secret than before"]
+        );
+    }
+
+    #[test]
+    fn another_shard_starts_afresh_where_it_makes_a_difference() {
+        let sharded = |by: &str| {
+            format!(
+                "domain: edge
+{by}
+descriptors:
+  - key: client
+    rate_limit: {{ rate: 1/day }}
+    descriptors: [{{ key: route, rate_limit: {{ rate: 1/day }} }}]
+  - key: route
+    descriptors: [{{ key: client, counted: false, rate_limit: {{ rate: 1/day }} }}]
+"
+            )
+        };
+        assert_eq!(
+            notes(&sharded(""), &sharded("shard_by: client")),
+            ["edge: client/route: another entry is what its counters are sharded by"]
+        );
+        assert_eq!(notes(&sharded(""), &sharded("shard_by: verb")), [""; 0]);
     }
 
     #[test]
