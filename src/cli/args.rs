@@ -152,6 +152,16 @@ pub struct ServeArgs {
     #[arg(long, env = "COMPORTA_QUOTA", value_parser = BoolishValueParser::new())]
     pub quota: bool,
 
+    /// Let calls about a domain that no policy is about pass, or answer them with an error. Either is counted and warned
+    /// about
+    #[arg(
+        long,
+        value_name = "pass|error",
+        env = "COMPORTA_UNKNOWN_DOMAIN",
+        default_value = "pass"
+    )]
+    pub unknown_domain: String,
+
     /// Threads that answer; one per processor when not given
     #[arg(long, value_name = "N", env = "COMPORTA_WORKERS")]
     pub workers: Option<String>,

@@ -13,7 +13,7 @@ use crate::domain::limit::MOST_INSTANCES;
 use crate::policy::Assumed;
 use crate::service::field::{DraftNames, FieldName};
 use crate::service::headers::HeaderStyle;
-use crate::service::options::{LimiterOptions, Modes};
+use crate::service::options::{LimiterOptions, Modes, UnknownDomain};
 use crate::service::server::ServerOptions;
 use crate::store::redis::RedisUrl;
 use crate::telemetry::logs::{self, LogFormat};
@@ -110,6 +110,7 @@ impl Settings {
         let limit = read.optional("header-limit", args.header_limit.as_deref(), field_name);
         let remaining = read.optional("header-remaining", args.header_remaining.as_deref(), field_name);
         let reset = read.optional("header-reset", args.header_reset.as_deref(), field_name);
+        let unknown_domain = read.value("unknown-domain", &args.unknown_domain, unknown_domain);
         let workers = read.optional("workers", args.workers.as_deref(), workers);
         let drain = read.value("drain", &args.drain, time);
         let connection_age = read.value("connection-age", &args.connection_age, age);
@@ -152,6 +153,7 @@ impl Settings {
                         shadow: args.shadow,
                         quota: args.quota,
                     },
+                    unknown_domain: unknown_domain?,
                 },
                 server: ServerOptions {
                     workers: workers?.unwrap_or_else(processors),
@@ -232,6 +234,13 @@ fn store(text: &str) -> Result<Option<RedisUrl>, String> {
 
 fn decides_locally(text: &str) -> Result<bool, String> {
     one_of(text, &[("local", true), ("error", false)])
+}
+
+fn unknown_domain(text: &str) -> Result<UnknownDomain, String> {
+    one_of(
+        text,
+        &[("pass", UnknownDomain::Pass), ("error", UnknownDomain::Error)],
+    )
 }
 
 fn headers(text: &str) -> Result<HeaderStyle, String> {

@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use super::answer::Cause;
 use super::convert::{self, Invalid};
-use super::limiter::Limiter;
+use super::limiter::{Limiter, shown_domain};
+use super::options::UnknownDomain;
 use crate::clock::Clock;
 use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use crate::store::{Store, StoreError};
@@ -14,6 +16,14 @@ pub enum Unanswered {
     /// It is no question.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// No policy is about its domain, and that is to be an error.
+    #[error("no policy is about the domain `{domain}`; there are: {loaded}")]
+    UnknownDomain {
+        /// What was asked for.
+        domain: String,
+        /// What there is.
+        loaded: String,
+    },
     /// The store could not decide and nothing decides in its place.
     #[error(transparent)]
     Undecided(#[from] StoreError),
@@ -33,5 +43,12 @@ pub async fn answer<S: Store, C: Clock>(
         limiter.ignore_overrides(asked.unreadable_overrides);
     }
     let answer = limiter.decide(&asked.request, deadline).await?;
+    if answer.cause == Cause::UnknownDomain && limiter.options().unknown_domain == UnknownDomain::Error {
+        let domain = shown_domain(&asked.request.domain);
+        return Err(Unanswered::UnknownDomain {
+            domain,
+            loaded: limiter.domains(),
+        });
+    }
     Ok(convert::response(answer))
 }

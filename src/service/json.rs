@@ -42,7 +42,9 @@ pub(super) async fn reply<S: Store, C: Clock>(limiter: Arc<Limiter<S, C>>, body:
             let json = [(header::CONTENT_TYPE, "application/json")];
             (status, json, write(answer).to_string()).into_response()
         }
-        Err(Unanswered::Invalid(_)) => refusal(StatusCode::BAD_REQUEST, "Bad Request\n"),
+        Err(Unanswered::Invalid(_) | Unanswered::UnknownDomain { .. }) => {
+            refusal(StatusCode::BAD_REQUEST, "Bad Request\n")
+        }
         Err(Unanswered::Undecided(_)) => refusal(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable\n"),
     }
 }

@@ -219,14 +219,31 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     #[cold]
     fn warn_of_unknown_domain(&self, domain: &[u8], live: &Live, now: Timestamp) {
         if self.policies.unknown_domain.permits(now) {
-            let shown = &domain[..domain.len().min(LONGEST_SHOWN_DOMAIN)];
             tracing::warn!(
-                domain = %shown.escape_ascii(),
-                loaded = %live.domains(),
-                "no policy is about this domain, so its requests pass; said at most once a minute"
+                domain = shown_domain(domain),
+                loaded = live.domains(),
+                unknown_domain = ?self.options.unknown_domain,
+                "no policy is about this domain; said at most once a minute"
             );
         }
     }
+
+    /// How it answers.
+    pub(super) const fn options(&self) -> &LimiterOptions {
+        &self.options
+    }
+
+    /// The domains that policies are about, for a person to read.
+    pub(super) fn domains(&self) -> String {
+        self.policies.load().domains()
+    }
+}
+
+/// A domain as a message shows it, cut where it is long.
+pub(super) fn shown_domain(domain: &[u8]) -> String {
+    domain[..domain.len().min(LONGEST_SHOWN_DOMAIN)]
+        .escape_ascii()
+        .to_string()
 }
 
 /// Every check beside what was decided about it.

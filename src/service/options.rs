@@ -14,6 +14,18 @@ pub struct LimiterOptions {
     pub names: DraftNames,
     /// What holds for every rule.
     pub modes: Modes,
+    /// What becomes of calls that no policy is about.
+    pub unknown_domain: UnknownDomain,
+}
+
+/// What becomes of a call whose domain no policy is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UnknownDomain {
+    /// It passes, is counted and warned about.
+    #[default]
+    Pass,
+    /// It is an error as well: a gateway that is configured to fail closed then lets nothing pass unlimited.
+    Error,
 }
 
 /// What holds for every rule, whatever the policy says of it.

@@ -38,7 +38,9 @@ impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
         let deadline = Instant::now() + time_left(request.metadata());
         match call::answer(&self.0, request.into_inner(), deadline).await {
             Ok(answer) => Ok(Response::new(answer)),
-            Err(Unanswered::Invalid(invalid)) => Err(Status::invalid_argument(invalid.to_string())),
+            Err(error @ (Unanswered::Invalid(_) | Unanswered::UnknownDomain { .. })) => {
+                Err(Status::invalid_argument(error.to_string()))
+            }
             Err(Unanswered::Undecided(error)) => Err(Status::unavailable(error.to_string())),
         }
     }

@@ -15,7 +15,7 @@ use comporta::service::field::{DraftNames, FieldName};
 use comporta::service::headers::HeaderStyle;
 use comporta::service::limiter::Limiter;
 use comporta::service::live::Policies;
-use comporta::service::options::{LimiterOptions, Modes};
+use comporta::service::options::{LimiterOptions, Modes, UnknownDomain};
 use comporta::store::key::Keys;
 use comporta::store::memory::Memory;
 use serde::Deserialize;
@@ -124,6 +124,7 @@ impl Setting {
                 headers: Some(HeaderStyle::Off),
                 names: DraftNames::default(),
                 modes: Modes::default(),
+                unknown_domain: UnknownDomain::Pass,
             },
             assumed: Assumed { compat, charge: None },
         };

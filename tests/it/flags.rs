@@ -115,3 +115,23 @@ fn flags_are_read_from_the_environment_and_a_mistake_ends_the_start() {
         assert!(said.contains(value), "{said}");
     }
 }
+
+#[test]
+fn a_domain_that_no_policy_is_about_passes_or_is_an_error() {
+    let elsewhere = || request("edgy", &["one=a"]);
+    let lenient = Comporta::serve_text(POLICY, &[]);
+    let passed = lenient.client().send(elsewhere()).expect("an answer");
+    assert_eq!(passed.overall_code(), Code::Ok);
+    let strict = Comporta::serve_text(POLICY, &["--unknown-domain", "error"]);
+    let refused = strict.client().send(elsewhere()).expect_err("an error");
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert_eq!(
+        refused.message(),
+        "no policy is about the domain `edgy`; there are: edge"
+    );
+    assert!(strict.client().send(both()).is_ok());
+    for comporta in [lenient, strict] {
+        let counted = r#"comporta_calls_total{domain="unknown",cause="unknown_domain"} 1"#;
+        assert!(comporta.metrics().contains(counted), "{}", comporta.metrics());
+    }
+}
