@@ -115,3 +115,21 @@ fn flags_are_read_from_the_environment_and_a_mistake_ends_the_start() {
         assert!(said.contains(value), "{said}");
     }
 }
+
+#[test]
+fn a_store_that_is_full_says_so_once_and_counts_it() {
+    let mut comporta = Comporta::serve_text(POLICY, &["--max-counters", "1"]);
+    let client = comporta.client();
+    // A counter in each of the shards and more.
+    for caller in 0..300 {
+        client.ask("edge", &[&format!("many={caller}")]);
+    }
+    comporta.wait_for_line("raise --max-counters");
+    assert_eq!(comporta.printed().matches("raise --max-counters").count(), 1);
+    let metrics = comporta.metrics();
+    let shared = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("comporta_overflowed_counters_total "))
+        .expect("the metric");
+    assert!(shared.parse::<u32>().expect("a number") > 200, "{shared}");
+}
