@@ -367,17 +367,9 @@ fn a_reload_brings_no_secret_to_a_shared_store_without_its_file() {
     let (folder, redis) = (tempfile::tempdir().expect("a folder"), Redis::start());
     let harmless = "domain: edge\ndescriptors: [{key: client, rate_limit: {rate: 20/day}}]\n";
     let policy = file(folder.path(), "policy.yaml", harmless);
-    let comporta = Comporta::serve(&policy, &["--store", &redis.url()]);
+    let mut comporta = Comporta::serve(&policy, &["--store", &redis.url()]);
     file(folder.path(), "policy.yaml", POLICY);
-    poll("a rejected reload", || {
-        comporta
-            .metrics()
-            .contains("comporta_policy_reload_failed 1")
-            .then_some(())
-    });
-    assert!(
-        comporta.printed().contains("--key-secret-file"),
-        "{}",
-        comporta.printed()
-    );
+    comporta.wait_for_line("--key-secret-file");
+    let metrics = comporta.metrics();
+    assert!(metrics.contains("comporta_policy_reload_failed 1\n"), "{metrics}");
 }
