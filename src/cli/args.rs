@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand};
 
+use super::settings;
 use crate::domain::check::Charge;
 use crate::policy::Assumed;
 
@@ -232,7 +233,7 @@ pub struct ExplainArgs {
     pub domain: Option<String>,
 
     /// How many instances share the budgets, for what holds while Redis is gone
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = settings::instances)]
     pub instances: Option<NonZeroU32>,
 
     /// What files are taken to say

@@ -1,11 +1,11 @@
 //! The secret by which secret values are hashed: read from a file that all instances share, or made up where nobody
 //! needs to know it.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::settings::{Settings, StoreSettings};
+use super::sources;
 use crate::policy::PolicySet;
 use crate::store::key::Keys;
 
@@ -86,7 +86,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeySecretError> {
         path: path.to_owned(),
         source,
     };
-    let mut secret = fs::read(path).map_err(unreadable)?;
+    let mut secret = sources::read_bounded(path).map_err(unreadable)?;
     if secret.last() == Some(&b'\n') {
         secret.pop();
         if secret.last() == Some(&b'\r') {
@@ -104,6 +104,8 @@ fn read(path: &Path) -> Result<Vec<u8>, KeySecretError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

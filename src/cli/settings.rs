@@ -280,7 +280,8 @@ fn number(text: &str) -> Result<NonZeroU32, String> {
     at_most(u32::MAX, text)
 }
 
-fn instances(text: &str) -> Result<NonZeroU32, String> {
+/// How many instances share a budget: not more than it can be divided by.
+pub(super) fn instances(text: &str) -> Result<NonZeroU32, String> {
     at_most(MOST_INSTANCES, text)
 }
 

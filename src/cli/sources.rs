@@ -78,7 +78,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, Problems> {
 /// # Errors
 /// When it does not exist or cannot be read.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
-    fs::read(path).map_err(|error| vec![unreadable(path, &error)].into())
+    read_bounded(path).map_err(|error| vec![unreadable(path, &error)].into())
 }
 
 /// The files that `path` stands for: itself, or those in it.
@@ -119,13 +119,18 @@ fn read_once(file: &Path, seen: &mut HashSet<PathBuf>) -> io::Result<Option<Vec<
     if !seen.insert(name) {
         return Ok(None);
     }
+    read_bounded(file).map(Some)
+}
+
+/// The bytes of a file that has an end.
+pub(super) fn read_bounded(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
         let reason = format!("it is larger than {} MiB", LARGEST >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {

@@ -340,35 +340,24 @@ impl Limit {
             Algorithm::LeakyBucket => u32::try_from(queue.whole.max(1)).unwrap_or(u32::MAX),
             _ => capacity,
         };
-        let limit = if count == 0 {
+        let (held, largest, grid) = if count == 0 {
             // Nothing ever drains, so nothing may ever be let in, whatever the burst.
-            Self {
-                name,
-                named,
-                count,
-                period,
-                algorithm,
-                capacity: 0,
-                largest: 0,
-                delay,
-                rate,
-                queue,
-                grid: Grid::Epoch,
-            }
+            (0, 0, Grid::Epoch)
         } else {
-            Self {
-                name,
-                named,
-                count,
-                period,
-                algorithm,
-                capacity,
-                largest,
-                delay,
-                rate,
-                queue,
-                grid: Grid::of(period, calendar),
-            }
+            (capacity, largest, Grid::of(period, calendar))
+        };
+        let limit = Self {
+            name,
+            named,
+            count,
+            period,
+            algorithm,
+            capacity: held,
+            largest,
+            delay,
+            rate,
+            queue,
+            grid,
         };
         if algorithm.is_bucket()
             && count > 0

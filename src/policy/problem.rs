@@ -147,11 +147,6 @@ impl Problems {
         self.found.is_empty()
     }
 
-    /// Whether one of them keeps the set from being used.
-    pub fn has_errors(&self) -> bool {
-        self.iter().any(|problem| problem.severity == Severity::Error)
-    }
-
     /// How many more there are than are listed.
     pub const fn left_out(&self) -> usize {
         self.left_out

@@ -15,11 +15,11 @@ mod part;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write as _;
 
 use ring::hmac;
 
+use super::random;
 use crate::domain::limit::{Algorithm, Grid, Limit};
 
 /// The encoding's version: another one would misread the state that this one left.
@@ -152,11 +152,6 @@ impl Keys {
             part::write(into, entry.value);
         }
     }
-}
-
-/// Enough of them, from the system's randomness, cannot be guessed.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Letters and digits.

@@ -5,6 +5,7 @@ pub mod key;
 pub mod memory;
 pub mod redis;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use crate::domain::check::Group;
@@ -81,4 +82,9 @@ pub trait StoreObserver: Send + Sync + 'static {
     fn degraded(&self, degraded: bool, why: &str);
     /// A full store sends new counters to their rule's overflow counter.
     fn overflowed(&self);
+}
+
+/// The operating system's randomness, by way of the standard library's own hash seeds: two or more cannot be guessed.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

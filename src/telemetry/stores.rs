@@ -39,6 +39,7 @@ struct Shared {
     degraded_cores: AtomicUsize,
     connections: Throttle,
     failed_connections: Throttle,
+    full: Throttle,
 }
 
 impl Stores {
@@ -47,6 +48,7 @@ impl Stores {
             degraded_cores: AtomicUsize::new(0),
             connections: Throttle::every(Micros::SECOND),
             failed_connections: Throttle::every(Micros::MINUTE),
+            full: Throttle::every(Micros::MINUTE),
         });
         let core = |_| Arc::new(CoreStore::new(Arc::clone(&shared)));
         Self {
@@ -172,6 +174,12 @@ impl StoreObserver for CoreStore {
 
     fn overflowed(&self) {
         self.cells.add(OVERFLOWED, 1);
+        if self.shared.full.permits(SystemClock.now()) {
+            tracing::warn!(
+                "this process holds as many counters as it may, so new callers of a rule share one: raise --max-counters \
+                 (said at most once a minute)"
+            );
+        }
     }
 }
 

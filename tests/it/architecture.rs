@@ -154,6 +154,18 @@ const IMPURE: &[&str] = &[
     "async ",
 ];
 
+/// The only files that know the wire: they put it into our own words, or hand it on to those that do.
+const WIRE: &[&str] = &[
+    "service/call",
+    "service/client",
+    "service/convert",
+    "service/health",
+    "service/json",
+    "service/json/read",
+    "service/rls",
+    "service/server",
+];
+
 /// Words that open a path into another crate without naming one.
 const OWN_WORDS: &[&str] = &["std", "core", "alloc", "crate", "self", "super", "Self"];
 
@@ -194,19 +206,40 @@ fn code_of(text: &str) -> String {
     joined
 }
 
-/// The layers that a line names by `crate::`, lists in braces included.
+/// `line` of the file of module `name`, with every path that goes up by `super::` written from the root instead.
+fn from_root(line: &str, name: &str) -> String {
+    let mut written = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("super::") {
+        written.push_str(&rest[..at]);
+        let mut module: Vec<&str> = name.split('/').collect();
+        rest = &rest[at..];
+        while let Some(behind) = rest.strip_prefix("super::") {
+            module.pop();
+            rest = behind;
+        }
+        written.push_str("crate::");
+        module.iter().for_each(|part| written.extend([*part, "::"]));
+    }
+    written + rest
+}
+
+/// The layers that a line names by `crate::`, those in the first list in braces included.
 fn layers_named(line: &str) -> Vec<&'static Layer> {
+    let in_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut named = Vec::new();
     for rest in line.split("crate::").skip(1) {
-        let paths: Vec<String> = match rest.strip_prefix('{') {
-            Some(list) => list.split(',').map(|path| path.trim().to_owned()).collect(),
-            None => vec![rest.to_owned()],
+        let (path, behind) = rest.split_at(rest.find(|c| !in_path(c)).unwrap_or(rest.len()));
+        let ends: Vec<&str> = match behind.strip_prefix('{') {
+            Some(list) => list
+                .split([',', '{', '}', ' '])
+                .filter(|end| end.starts_with(in_path))
+                .collect(),
+            None => vec![""],
         };
-        for path in paths {
-            let end = path
-                .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
-                .unwrap_or(path.len());
-            named.extend(layer_of(&path[..end].replace("::", "/")));
+        for end in ends {
+            let end = end.split(|c| !in_path(c)).next().unwrap_or_default();
+            named.extend(layer_of(&format!("{path}{end}").replace("::", "/")));
         }
     }
     named
@@ -268,9 +301,12 @@ fn imports_point_down_and_crates_stay_in_their_layer() {
         }
         let code = code_of(&fs::read_to_string(&file).expect("a source"));
         for line in code.lines() {
-            for named in layers_named(line) {
+            for named in layers_named(&from_root(line, name)) {
                 if named.name != layer.name && !layer.below.contains(&named.name) {
                     stray.push(format!("{name} imports {}: {line}", named.name));
+                }
+                if named.name == "proto" && !WIRE.contains(&name) {
+                    stray.push(format!("{name} knows the wire: {line}"));
                 }
             }
             for word in first_words(line) {
@@ -291,7 +327,7 @@ fn imports_point_down_and_crates_stay_in_their_layer() {
 
 #[test]
 fn a_stray_import_is_seen() {
-    let named = |line| {
+    let named = |line: &str| {
         layers_named(line)
             .iter()
             .map(|layer| layer.name)
@@ -303,6 +339,22 @@ fn a_stray_import_is_seen() {
         ["domain", "service"]
     );
     assert_eq!(named("let x: crate::policy::Rule = y;"), ["policy"]);
+    assert_eq!(
+        named("use crate::store::{Store, redis::RedisUrl};"),
+        ["store", "store/redis"]
+    );
+    assert_eq!(
+        named(&from_root("use super::redis::Redis;", "store/fallback")),
+        ["store/redis"]
+    );
+    assert_eq!(
+        named(&from_root("use super::super::service::limiter;", "decide/group")),
+        ["service"]
+    );
+    assert_eq!(
+        from_root("use super::{Store, StoreError};", "store/memory"),
+        "use crate::store::{Store, StoreError};"
+    );
     assert_eq!(
         first_words("use redis::aio::X; tokio::spawn(f)"),
         BTreeSet::from(["redis", "tokio"])

@@ -116,10 +116,18 @@ fn check_reads_what_a_pipe_says() {
 }
 
 #[test]
-fn a_file_without_an_end_is_no_policy() {
-    let run = run(&["check", "/dev/zero"]);
-    assert_eq!(run.code, Some(1));
-    assert!(run.stdout.contains("/dev/zero: "), "{}", run.stdout);
+fn a_file_without_an_end_is_nothing_to_read() {
+    for arguments in [
+        &["check", "/dev/zero"][..],
+        &["test", "/dev/zero"],
+        &["serve", "deploy/policy.yaml", "--key-secret-file", "/dev/zero"],
+    ] {
+        let run = run(arguments);
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        let said = run.stdout + &run.stderr;
+        assert!(said.contains("/dev/zero: "), "{said}");
+        assert!(said.contains("larger than 64 MiB"), "{said}");
+    }
 }
 
 #[test]

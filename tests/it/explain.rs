@@ -80,6 +80,21 @@ fn explanations_are_there_for_programs_too() {
     );
 }
 
+#[test]
+fn more_instances_than_share_a_budget_are_a_mistake() {
+    let explain = |instances: &str| {
+        printed(&format!(
+            "comporta explain policy.yaml client=ana --instances {instances}"
+        ))
+    };
+    assert!(!explain("1024").contains("no whole number"));
+    for wrong in ["0", "1025"] {
+        let said = explain(wrong);
+        assert!(said.contains("no whole number from 1 to 1024"), "{said}");
+        assert!(said.ends_with("(ends with 2)\n"), "{said}");
+    }
+}
+
 /// The key that is told is the one in the store.
 #[test]
 fn the_counter_is_where_it_is_said_to_be() {

@@ -135,3 +135,21 @@ fn a_domain_that_no_policy_is_about_passes_or_is_an_error() {
         assert!(comporta.metrics().contains(counted), "{}", comporta.metrics());
     }
 }
+
+#[test]
+fn a_store_that_is_full_says_so_once_and_counts_it() {
+    let mut comporta = Comporta::serve_text(POLICY, &["--max-counters", "1"]);
+    let client = comporta.client();
+    // A counter in each of the shards and more.
+    for caller in 0..300 {
+        client.ask("edge", &[&format!("many={caller}")]);
+    }
+    comporta.wait_for_line("raise --max-counters");
+    assert_eq!(comporta.printed().matches("raise --max-counters").count(), 1);
+    let metrics = comporta.metrics();
+    let shared = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("comporta_overflowed_counters_total "))
+        .expect("the metric");
+    assert!(shared.parse::<u32>().expect("a number") > 200, "{shared}");
+}

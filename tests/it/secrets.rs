@@ -373,7 +373,7 @@ fn a_reload_brings_no_secret_to_a_shared_store_without_its_file() {
     poll("a rejected reload", || {
         comporta
             .metrics()
-            .contains("comporta_policy_reload_failed 1")
+            .contains("comporta_policy_reload_failed 1\n")
             .then_some(())
     });
 }

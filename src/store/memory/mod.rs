@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use self::lock::{Mutex, MutexGuard};
 use self::shard::Shard;
 use super::key::limit_of;
-use super::{Store, StoreError, StoreObserver};
+use super::{Store, StoreError, StoreObserver, random};
 use crate::decide::group::{self, Counters, Stored};
 use crate::decide::state::Seen;
 use crate::domain::check::{Check, Group};
@@ -189,10 +189,4 @@ impl Store for Memory {
     async fn decide(&self, group: &Group<'_>, now: Timestamp, _: Instant) -> Result<Decisions, StoreError> {
         Ok(self.decide_now(group, now))
     }
-}
-
-/// The operating system's randomness, by way of the standard library's own hash seeds.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().build_hasher().finish()
 }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::url::RedisUrl;
 use crate::store::{StoreError, StoreObserver};
@@ -14,7 +15,7 @@ use crate::store::{StoreError, StoreObserver};
 /// How long an attempt to connect may take.
 const CONNECTING: Duration = Duration::from_secs(2);
 
-/// The first wait after a failed attempt; each further one is twice as long.
+/// The first wait after a failed attempt, or after a connection that did not last; each further one is twice as long.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest wait between attempts: how late at most a store that is back is noticed.
@@ -98,9 +99,9 @@ async fn supervise(link: Weak<Link>, url: RedisUrl, observer: Arc<dyn StoreObser
         match connect(&url).await {
             Ok(connection) => {
                 observer.connected(&endpoint);
-                pause = SHORTEST_PAUSE;
                 let Some(link) = link.upgrade() else { return };
                 let number = link.connected(connection.clone());
+                let start = Instant::now();
                 tokio::select! {
                     () = link.lost.notified() => {}
                     reason = end_of(connection) => {
@@ -109,17 +110,22 @@ async fn supervise(link: Weak<Link>, url: RedisUrl, observer: Arc<dyn StoreObser
                         link.lost.notified().await;
                     }
                 }
+                if start.elapsed() >= LONGEST_PAUSE {
+                    pause = SHORTEST_PAUSE;
+                    continue;
+                }
+                // It was of no use: a replica that takes no writes, a proxy with nobody behind it. Made again at once,
+                // there would be a connection for every call.
             }
             Err(error) => {
                 let reason = error.to_string();
                 observer.connection_failed(&endpoint, &reason, pause);
                 let Some(link) = link.upgrade() else { return };
                 link.current.lock().reason = Some(reason);
-                drop(link);
-                tokio::time::sleep(pause).await;
-                pause = (2 * pause).min(LONGEST_PAUSE);
             }
         }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
