@@ -67,7 +67,9 @@ mod tests {
             values.add(&domain, &"x".repeat(LONGEST + 1), Verdict::UnderLimit);
         }
         let mut totals = ByValue::new();
-        cores.iter().for_each(|core| core.add_to(&mut totals));
+        for core in &cores {
+            core.add_to(&mut totals);
+        }
         let paths = &totals["edge"];
         assert!(paths.len() <= MOST + 1);
         assert_eq!(paths["client=c0-0"][0], 1);
