@@ -24,7 +24,6 @@ descriptors:
   - key: path
     value: /v1/*
     shadow_mode: true
-    detailed_metric: true
     rate_limit: { rate: 1/day, algorithm: sliding_log }
   - key: open
     rate_limit: { unlimited: true }
@@ -80,4 +79,22 @@ fn no_value_becomes_a_label_a_line_of_the_log_or_a_header() {
     comporta.wait_for_line("refused for size");
     let printed = comporta.printed();
     assert!(!printed.contains(CHOSEN), "{printed}");
+}
+
+#[test]
+fn only_a_policy_that_asks_for_it_makes_labels_of_values() {
+    let policy = POLICY.replace(
+        "    shadow_mode: true\n",
+        "    shadow_mode: true\n    detailed_metric: true\n",
+    );
+    let comporta = Comporta::serve_text(&policy, &[]);
+    let client = comporta.client();
+    for descriptor in DESCRIPTORS {
+        client.ask("edge", &[descriptor]);
+    }
+    let metrics = comporta.metrics();
+    let told: Vec<_> = metrics.lines().filter(|line| line.contains(CHOSEN)).collect();
+    let by_value =
+        r#"comporta_decisions_by_value_total{domain="edge",rule="path=/v1/ch0sen",verdict="ok"} 1"#;
+    assert_eq!(told, [by_value]);
 }
