@@ -1,4 +1,5 @@
-//! What callers choose stays between them and their gateway: no label, no line of the log, no header is made of it.
+//! What callers choose stays between them and their gateway: no label, no line of the log, no header is made of it, but
+//! for the labels that a policy asks for.
 
 use comporta::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
