@@ -33,7 +33,7 @@ for i = 1, #KEYS do
   local key = KEYS[i]
   local algorithm, kind, binding, charge, last, hits, free, largest, n, p, wait, most, most_part =
     struct.unpack('>BBBBBI5I5I5I5I7I7I5I7', ARGV[i])
-  local asked = kind == TAKE and hits or kind == LOOK and 1 or 0
+  local asked = (kind == TAKE or kind == LOOK) and hits or 0
   local fits, now, a, b, c, raw = asked == 0, clock, nil, nil, nil, false
 
   if algorithm ~= loaded then

@@ -94,7 +94,7 @@ fn weigh(
         && was_set_back(state.moment(), now)
     {
         // Kept where it is, it would stand still until the clock has caught up, for refusals write nothing.
-        counters.write(place, check, &seen, Hits::Look);
+        counters.write(place, check, &seen, Hits::LOOK);
     }
     let mut weighed = Weighed {
         seen,
@@ -118,7 +118,7 @@ fn weigh(
         Hits::Take(hits) if check.charge == Charge::Always => {
             charge(place, check, &mut weighed, hits, counters);
         }
-        Hits::Take(_) | Hits::Look => {}
+        Hits::Take(_) | Hits::Look(_) => {}
     }
     weighed
 }

@@ -54,7 +54,7 @@ impl Counters for Table {
         match (seen.state, change) {
             (State::Log(_), Hits::Take(hits)) => self.logs[place].take(check.limit, hits, seen.now),
             (State::Log(_), Hits::GiveBack(hits)) => self.logs[place].give_back(check.limit, hits, seen.now),
-            (State::Log(_), Hits::Look) => self.logs[place].forget(check.limit, seen.now),
+            (State::Log(_), Hits::LOOK) => self.logs[place].forget(check.limit, seen.now),
             (state, _) => self.states[place] = (!state.is_empty()).then_some(state),
         }
     }
@@ -201,7 +201,7 @@ impl Step {
             Self::Take(hits) => Some(Hits::take(*hits)),
             Self::TakeShare(share) => Some(Hits::take((u64::from(limit.largest()) * share).div_ceil(1000))),
             Self::GiveBack(hits) => Some(Hits::give_back(*hits)),
-            Self::Look => Some(Hits::Look),
+            Self::Look => Some(Hits::LOOK),
         }
     }
 }
@@ -353,7 +353,7 @@ proptest! {
             let now = now.as_micros();
             let fits = model::fits(&limit, &history, hits.asked(), now);
             assert_eq!(decision.verdict == Verdict::UnderLimit, fits, "{hits:?} at {now}");
-            if limit.algorithm().is_bucket() && fits && hits != Hits::Look {
+            if limit.algorithm().is_bucket() && fits && hits != Hits::LOOK {
                 assert_eq!(decision.delay.get(), model::bucket_wait(&limit, &history, hits.asked(), now));
             }
             if let (true, Hits::Take(hits)) = (fits, hits) {
@@ -421,15 +421,15 @@ proptest! {
         for step in &steps {
             now += step.passed(&limit);
             let before = table.clone();
-            one(&mut table, &limit, Hits::Look, at(now));
+            one(&mut table, &limit, Hits::LOOK, at(now));
             prop_assert_eq!(&table, &before);
             // Only what is admitted can be given back; the same moment, so nothing drains between.
             let mut tried = table.clone();
-            let left = one(&mut table.clone(), &limit, Hits::Look, at(now)).reset_after;
+            let left = one(&mut table.clone(), &limit, Hits::LOOK, at(now)).reset_after;
             if one(&mut tried, &limit, Hits::take(hits), at(now)).verdict == Verdict::UnderLimit {
                 one(&mut tried, &limit, Hits::give_back(hits), at(now));
-                let after = one(&mut tried, &limit, Hits::Look, at(now));
-                let untouched = one(&mut table.clone(), &limit, Hits::Look, at(now));
+                let after = one(&mut tried, &limit, Hits::LOOK, at(now));
+                let untouched = one(&mut table.clone(), &limit, Hits::LOOK, at(now));
                 prop_assert_eq!(after.remaining, untouched.remaining);
                 if !is_granular(&limit) {
                     prop_assert_eq!(after.reset_after, left);

@@ -69,7 +69,7 @@ impl Group<'_> {
     /// The hits that must fit for `hits` to pass.
     pub const fn asked(&self, hits: Hits) -> u64 {
         match hits {
-            Hits::Look if self.compat => 0,
+            Hits::Look(_) if self.compat => 0,
             _ => hits.asked(),
         }
     }

@@ -7,8 +7,8 @@
 pub enum Hits {
     /// Take this many, 1 to [`Hits::MOST`].
     Take(u64),
-    /// Ask whether one hit would pass and change nothing.
-    Look,
+    /// Ask whether this many would pass, and change nothing.
+    Look(u64),
     /// Give this many back, never beyond empty.
     GiveBack(u64),
 }
@@ -18,10 +18,13 @@ impl Hits {
     /// can never fit either, and the state of a rule that charges always stops here.
     pub const MOST: u64 = (1 << 40) - 1;
 
+    /// A look as a gateway asks for it: whether one hit would pass.
+    pub const LOOK: Self = Self::Look(1);
+
     /// Takes `hits`, or looks when it is zero.
     pub const fn take(hits: u64) -> Self {
         match hits {
-            0 => Self::Look,
+            0 => Self::LOOK,
             hits if hits > Self::MOST => Self::Take(Self::MOST),
             hits => Self::Take(hits),
         }
@@ -30,17 +33,16 @@ impl Hits {
     /// Gives `hits` back; zero is a look.
     pub const fn give_back(hits: u64) -> Self {
         match hits {
-            0 => Self::Look,
+            0 => Self::LOOK,
             hits if hits > Self::MOST => Self::GiveBack(Self::MOST),
             hits => Self::GiveBack(hits),
         }
     }
 
-    /// The hits that must fit for the call to pass: a look asks about one, a give-back about none.
+    /// The hits that must fit for the call to pass; none for a give-back.
     pub const fn asked(self) -> u64 {
         match self {
-            Self::Take(hits) => hits,
-            Self::Look => 1,
+            Self::Take(hits) | Self::Look(hits) => hits,
             Self::GiveBack(_) => 0,
         }
     }
@@ -50,7 +52,10 @@ impl Hits {
     pub const fn times(self, cost: u32) -> Self {
         match self {
             Self::Take(hits) => Self::take(hits.saturating_mul(cost as u64)),
-            Self::Look => Self::Look,
+            Self::Look(hits) => match Self::take(hits.saturating_mul(cost as u64)) {
+                Self::Take(hits) => Self::Look(hits),
+                other => other,
+            },
             Self::GiveBack(hits) => Self::give_back(hits.saturating_mul(cost as u64)),
         }
     }
@@ -62,11 +67,12 @@ mod tests {
 
     #[test]
     fn zero_is_a_look_and_the_largest_numbers_stay_in_range() {
-        assert_eq!(Hits::take(0), Hits::Look);
-        assert_eq!(Hits::give_back(0), Hits::Look);
+        assert_eq!(Hits::take(0), Hits::LOOK);
+        assert_eq!(Hits::give_back(0), Hits::LOOK);
         assert_eq!(Hits::take(u64::MAX), Hits::Take(Hits::MOST));
         assert_eq!(Hits::take(u64::MAX).times(u32::MAX), Hits::Take(Hits::MOST));
         assert_eq!(Hits::give_back(3).times(4), Hits::GiveBack(12));
-        assert_eq!(Hits::Look.times(7), Hits::Look);
+        assert_eq!(Hits::LOOK.times(7), Hits::Look(7));
+        assert_eq!(Hits::LOOK.times(1), Hits::LOOK);
     }
 }

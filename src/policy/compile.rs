@@ -221,6 +221,9 @@ impl Compiler<'_> {
                 )
                 .hint("write `charge: each`, or another algorithm");
         }
+        if let Some(cost) = settings.cost {
+            lint::cost(cost, &budget, self.report);
+        }
         let uncounted = uncounted(nodes, &budget);
         if uncounted.count_ones() as usize == nodes.len() {
             self.report

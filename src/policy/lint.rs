@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
 
+use super::budget::{Budget, Share};
 use super::forms::{NodeForm, ValuesForm};
 use super::merge::{Leads, Merged, Normalizers, Written};
-use super::node::{Place, shown};
+use super::node::{Located, Place, shown};
 use super::path::shown_values;
 use super::pattern::Pattern;
 use super::problem::Report;
@@ -230,5 +231,19 @@ fn raw_forwarded_for(form: &NodeForm, normalizers: &Normalizers, report: &mut Re
             .hint(
                 "use the gateway's `remote_address`, or `normalize: { forwarded_for: { trusted_hops: N } }`",
             );
+    }
+}
+
+/// Warns of a cost that some caller's limit can never hold: every call of such a caller is refused.
+pub(super) fn cost(cost: Located<u32>, budget: &Budget, report: &mut Report) {
+    let mut limits = budget.shares().flat_map(Share::held);
+    if let Some(limit) = limits.find(|limit| limit.count() > 0 && limit.largest() < cost.value) {
+        let message = format!(
+            "one hit costs {}, and the limit `{}` holds {} at most: it refuses every call",
+            cost.value,
+            limit.name(),
+            limit.largest()
+        );
+        report.warning(cost.place, message);
     }
 }

@@ -144,7 +144,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 fn write_descriptor(descriptor: &Descriptor) -> RateLimitDescriptor {
     let (hits, is_negative_hits) = match descriptor.hits {
         Hits::Take(hits) => (hits, false),
-        Hits::Look => (0, false),
+        Hits::Look(_) => (0, false),
         Hits::GiveBack(hits) => (hits, true),
     };
     let entries = descriptor

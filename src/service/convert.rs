@@ -356,8 +356,8 @@ mod tests {
         assert_eq!(hits(None, false, 0), Hits::Take(1));
         assert_eq!(hits(None, false, 5), Hits::Take(5));
         assert_eq!(hits(Some(3), false, 5), Hits::Take(3));
-        assert_eq!(hits(Some(0), false, 5), Hits::Look);
-        assert_eq!(hits(Some(0), true, 5), Hits::Look);
+        assert_eq!(hits(Some(0), false, 5), Hits::LOOK);
+        assert_eq!(hits(Some(0), true, 5), Hits::LOOK);
         assert_eq!(hits(Some(17), true, 0), Hits::GiveBack(17));
         assert_eq!(hits(None, true, 0), Hits::GiveBack(1));
         assert_eq!(hits(Some(u64::MAX), false, 0), Hits::Take(Hits::MOST));

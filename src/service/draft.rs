@@ -305,7 +305,8 @@ fn merge<'p>(into: &mut Planned<'p>, check: Planned<'p>) {
     let hits = match (into.hits, check.hits) {
         (Hits::Take(one), Hits::Take(other)) => Hits::Take(one.max(other)),
         (Hits::GiveBack(one), Hits::GiveBack(other)) => Hits::GiveBack(one.max(other)),
-        (Hits::Look, other) => other,
+        (Hits::Look(one), Hits::Look(other)) => Hits::Look(one.max(other)),
+        (Hits::Look(_), other) => other,
         (one, _) => one,
     };
     if strictness(&check) < strictness(into) {

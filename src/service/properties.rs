@@ -127,7 +127,7 @@ fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
         assert!(descriptor.entries.len() <= MOST_ENTRIES);
         match descriptor.hits {
             Hits::Take(hits) | Hits::GiveBack(hits) => assert!((1..=Hits::MOST).contains(&hits)),
-            Hits::Look => {}
+            Hits::Look(hits) => assert_eq!(hits, 1),
         }
     }
     let Some(policy) = set.policy(&request.domain) else {

@@ -122,7 +122,7 @@ async fn a_group_passes_whole_or_charges_nothing<S: Store>(store: &S) {
     }
     assert_eq!(passed, 3);
     assert_eq!(
-        one(store, "site", &site, Hits::Look, at(0.0)).await.remaining,
+        one(store, "site", &site, Hits::LOOK, at(0.0)).await.remaining,
         7,
         "refused calls drain nobody else"
     );
@@ -235,12 +235,12 @@ async fn looks_take_nothing<S: Store>(store: &S) {
         let limit = limit(algorithm, 2, Unit::Minute);
         let key = format!("look-{}", algorithm.name());
         for _ in 0..5 {
-            let look = one(store, &key, &limit, Hits::Look, at(0.0)).await;
+            let look = one(store, &key, &limit, Hits::LOOK, at(0.0)).await;
             assert_eq!((look.verdict, look.remaining), (Verdict::UnderLimit, 2), "{key}");
         }
         assert_eq!(admitted(store, &key, &limit, 3, at(0.0)).await, 2, "{key}");
         assert_eq!(
-            one(store, &key, &limit, Hits::Look, at(0.0)).await.verdict,
+            one(store, &key, &limit, Hits::LOOK, at(0.0)).await.verdict,
             Verdict::OverLimit,
             "{key}"
         );
@@ -302,7 +302,7 @@ async fn a_limit_of_zero_refuses_everything<S: Store>(store: &S) {
         let blocked = one(store, "zero", &limit, Hits::take(1), at(0.0)).await;
         assert_eq!((blocked.reason, blocked.retry_after), (Reason::Blocked, None));
         assert_eq!(
-            one(store, "zero", &limit, Hits::Look, at(0.0)).await.verdict,
+            one(store, "zero", &limit, Hits::LOOK, at(0.0)).await.verdict,
             Verdict::OverLimit
         );
         assert_eq!(

@@ -95,7 +95,7 @@ impl<'l> Greedy<'l> {
                 .decide_now(&group(&[check(b"greedy", self.limit, hits)]), now)
                 .checks[0]
         };
-        let look = decide(Hits::Look);
+        let look = decide(Hits::LOOK);
         if look.verdict == Verdict::OverLimit {
             return 0;
         }

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn hits_take_look_or_give_back() {
         assert_eq!(hits("3"), Ok(Hits::Take(3)));
-        assert_eq!(hits("0"), Ok(Hits::Look));
+        assert_eq!(hits("0"), Ok(Hits::LOOK));
         assert_eq!(hits("-3"), Ok(Hits::GiveBack(3)));
         for bad in ["", "-", "--3", "1.5", "ten", "4294967296"] {
             assert!(hits(bad).is_err(), "{bad}");

@@ -101,7 +101,7 @@ fn bytes_for(limit: &Limit, moments: &[u64], hits: u64) -> Vec<u8> {
 
 fn any_hits() -> impl Strategy<Value = Hits> {
     prop_oneof![
-        Just(Hits::Look),
+        Just(Hits::LOOK),
         any_count_of_hits().prop_map(Hits::take),
         any_count_of_hits().prop_map(Hits::give_back),
     ]

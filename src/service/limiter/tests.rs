@@ -394,7 +394,7 @@ async fn a_counter_that_is_named_twice_is_charged_once_with_the_larger_hits() {
             ("address=a", ONE),
             ("address=b", ONE),
             ("address=a", Hits::Take(3)),
-            ("address=a", Hits::Look),
+            ("address=a", Hits::LOOK),
         ])
         .await;
     assert_eq!(answer.statuses.len(), 4);

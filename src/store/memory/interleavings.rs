@@ -96,7 +96,7 @@ fn together(store: &Memory, limit: &Limit, one: &[usize], other: &[usize], times
 }
 
 fn remaining(store: &Memory, client: usize, limit: &Limit) -> u64 {
-    decide(store, &[client], limit, Hits::Look).checks[0].remaining
+    decide(store, &[client], limit, Hits::LOOK).checks[0].remaining
 }
 
 #[test]

@@ -35,8 +35,8 @@ fn argument(group: &Group<'_>, check: &Check<'_>, last: bool) -> [u8; CHECK] {
         Algorithm::SlidingLog => 4,
     };
     let (kind, hits) = match check.hits {
-        Hits::Look if group.compat => (3, 0),
-        Hits::Look => (0, 0),
+        Hits::Look(_) if group.compat => (3, 0),
+        Hits::Look(hits) => (0, hits),
         Hits::Take(hits) => (1, hits),
         Hits::GiveBack(hits) => (2, hits),
     };

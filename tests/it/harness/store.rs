@@ -91,7 +91,7 @@ pub async fn connect_observed(
     let url = RedisUrl::parse(&server.url()).expect("the URL of a server of our own");
     let store = Redis::connect(&url, PATIENCE, time, observer);
     let limit = limit(Algorithm::TokenBucket, 1, Unit::Second);
-    let look = [check(b"connected", &limit, Hits::Look)];
+    let look = [check(b"connected", &limit, Hits::LOOK)];
     let deadline = far();
     while let Err(error) = store.decide(&group(&look), Timestamp::default(), deadline).await {
         assert!(Instant::now() < deadline, "{error}");

@@ -86,7 +86,8 @@ impl Dice {
     pub fn hits(&mut self, limit: &Limit) -> Hits {
         let most = u64::from(limit.largest().max(1));
         match self.below(10) {
-            0 => Hits::Look,
+            0 if self.one_in(2) => Hits::LOOK,
+            0 => Hits::Look(self.magnitude(2 * most)),
             1 => Hits::give_back(self.magnitude(2 * most)),
             2 => Hits::take(most),
             3 => Hits::take(self.magnitude(u64::MAX)),

@@ -129,7 +129,7 @@ impl Counters for MirrorAt<'_> {
                     let last = log.marks().last().expect("the base");
                     lives = last.at.plus(check.limit.period().length()).since(seen.now);
                 }
-                Hits::Look => log.forget(check.limit, seen.now),
+                Hits::Look(_) => log.forget(check.limit, seen.now),
             }
             self.0.forget(&key);
             if log.is_empty() {
