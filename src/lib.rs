@@ -44,7 +44,8 @@
 //! 7. Wire types stop at `service/convert.rs` and `service/json.rs`, and for `call` at `service/client.rs`; the crates for
 //!    Redis stop at `store/redis/`.
 //! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header. Only a policy
-//!    that says `value_to_metric` or `detailed_metric` makes labels of values, and of no more than a thousand.
+//!    that says `value_to_metric` or `detailed_metric` makes labels of values, and each core of no more than a thousand in a
+//!    domain.
 //!
 //! # Decided here
 //!

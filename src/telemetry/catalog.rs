@@ -95,8 +95,8 @@ impl Metric {
                 "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
             }
             Self::DecisionsByValue => {
-                "Decisions of rules with value_to_metric or detailed_metric, by callers' values: 1000 in a domain, the rest \
-                 as (more)."
+                "Decisions of rules with value_to_metric or detailed_metric, by callers' values: 1000 in a domain for \
+                 each core, the rest as (more)."
             }
             Self::ShadowRefusals => "Checks of rules in shadow_mode that would have refused.",
             Self::RefusedForSize => {

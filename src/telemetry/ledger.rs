@@ -50,6 +50,8 @@ struct Book {
     settled: Totals,
     /// Of the policies in force, last, and of those that some call may still be under.
     open: Vec<Page>,
+    /// By callers' values, of each core.
+    values: Vec<Arc<Values>>,
 }
 
 #[derive(Debug)]
@@ -61,13 +63,16 @@ struct Page {
 impl Ledger {
     /// Starts to count under `policies`: one tally for each of `cores`.
     pub(super) fn open(&self, policies: &[&Policy], cores: usize) -> Vec<Arc<dyn Tally>> {
+        let mut book = self.0.lock();
+        let known = book.values.len();
+        book.values.resize_with(cores.max(known), Arc::default);
         let layout = Arc::new(Layout::new(policies));
         let tallies: Vec<_> = (0..cores)
-            .map(|_| {
+            .map(|core| {
                 Arc::new(CoreTally {
                     cells: Cells::new(layout.cells),
                     layout: Arc::clone(&layout),
-                    values: Values::default(),
+                    values: Arc::clone(&book.values[core]),
                 })
             })
             .collect();
@@ -75,7 +80,6 @@ impl Ledger {
             .iter()
             .map(|tally| Arc::clone(tally) as Arc<dyn Tally>)
             .collect();
-        let mut book = self.0.lock();
         book.settle();
         book.open.push(Page { layout, tallies });
         handed_out
@@ -87,6 +91,9 @@ impl Ledger {
         book.settle();
         let mut totals = book.settled.clone();
         book.open.iter().for_each(|page| page.add_to(&mut totals));
+        book.values
+            .iter()
+            .for_each(|values| values.add_to(&mut totals.by_value));
         totals
     }
 }
@@ -114,9 +121,6 @@ impl Page {
                 .map(|tally| tally.cells.get(cell))
                 .sum::<u64>()
         };
-        for tally in &self.tallies {
-            tally.values.add_to(&mut totals.by_value);
-        }
         add_calls(totals, &Arc::from(UNKNOWN), 0, sum);
         for domain in &self.layout.domains {
             add_calls(totals, &domain.name, domain.first, sum);
@@ -198,7 +202,7 @@ impl Layout {
 struct CoreTally {
     layout: Arc<Layout>,
     cells: Cells,
-    values: Values,
+    values: Arc<Values>,
 }
 
 impl Tally for CoreTally {
