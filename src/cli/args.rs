@@ -319,6 +319,10 @@ pub struct TestArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
+    /// What policy files are taken to say
+    #[command(flatten)]
+    pub assume: AssumeArgs,
+
     /// Everything as one JSON object
     #[arg(long)]
     pub json: bool,

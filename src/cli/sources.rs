@@ -26,7 +26,7 @@ pub fn compile(sources: &[Source], assumed: Assumed) -> Result<PolicySet, Proble
 ///
 /// # Errors
 /// Every rule that asks for more.
-pub fn servable(set: PolicySet) -> Result<PolicySet, Problems> {
+fn servable(set: PolicySet) -> Result<PolicySet, Problems> {
     let delayed = |rule: &Rule| {
         let origin = rule.origin.as_ref()?;
         let message = format!(

@@ -21,7 +21,7 @@ pub fn test(args: &TestArgs, out: &mut impl Write) -> io::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let mut report = Report::default();
     for file in &args.files {
-        match scenario::read(file) {
+        match scenario::read(file, args.assume.assumed()) {
             Ok(suite) => {
                 for test in suite.tests {
                     let ended = runtime.block_on(scenario::run(&test, app::embedded_store(), "test"));

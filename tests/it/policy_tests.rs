@@ -33,6 +33,25 @@ fn check(arguments: &[&str], expected: &str, code: i32) {
 }
 
 #[test]
+fn what_files_cannot_say_may_be_said_beside_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+    write(
+        "policy.yaml",
+        "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    );
+    // At an empty budget a look passes only as the reference has it.
+    write(
+        "tests.yaml",
+        "policy: policy.yaml\ntests: [{name: t, steps: [{hit: k=a}, {hit: k=a, hits: 0, expect: {verdict: ok}}]}]\n",
+    );
+    let tests = folder.path().join("tests.yaml");
+    let tests = tests.to_str().expect("UTF-8");
+    assert_eq!(run(&[tests, "--compat", "reference"]).1, Some(0));
+    assert_eq!(run(&[tests]).1, Some(1));
+}
+
+#[test]
 fn tests_that_hold_are_counted() {
     check(&["passing.yaml"], "passing.txt", 0);
 }

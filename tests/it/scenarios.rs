@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use comporta::cli::scenario::{self, Failure, Test};
+use comporta::policy::Assumed;
 use comporta::store::Store;
 use comporta::store::memory::Memory;
 use comporta::store::redis::TimeSource;
@@ -29,7 +30,7 @@ fn all() -> Vec<(String, Test)> {
     for file in files {
         let name = file.strip_prefix(repository("")).expect("a file of ours");
         let name = name.display().to_string();
-        let suite = scenario::read(&file).unwrap_or_else(|unusable| {
+        let suite = scenario::read(&file, Assumed::default()).unwrap_or_else(|unusable| {
             let said: Vec<_> = unusable.iter().map(|files| files.problems.to_string()).collect();
             panic!("{}", said.concat())
         });

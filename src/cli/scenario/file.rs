@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::step::Steps;
 use super::{Place, Suite, Test, Unusable};
 use crate::cli::sources::{self, Source};
-use crate::policy::PolicySet;
+use crate::policy::Assumed;
 use crate::policy::problem::{Problem, Problems};
 use crate::policy::reading::{At, Fields, Part, Reader, meant};
 
@@ -16,7 +16,7 @@ use crate::policy::reading::{At, Fields, Part, Reader, meant};
 ///
 /// # Errors
 /// Everything that is wrong with the file, then with each of its policies.
-pub fn read(path: &Path) -> Result<Suite, Vec<Unusable>> {
+pub fn read(path: &Path, assumed: Assumed) -> Result<Suite, Vec<Unusable>> {
     let name = path.display().to_string();
     let bytes = sources::read_file(path).map_err(|problems| vec![problems.into()])?;
     if is_blank(&bytes) {
@@ -27,6 +27,7 @@ pub fn read(path: &Path) -> Result<Suite, Vec<Unusable>> {
     let mut form = Form {
         reader,
         folder: path.parent().unwrap_or(Path::new("")).to_owned(),
+        assumed,
         unusable: Vec::new(),
     };
     let suite = form.suite(&documents);
@@ -59,6 +60,8 @@ pub(super) struct Form {
     pub(super) reader: Reader,
     /// What its policies are relative to.
     folder: PathBuf,
+    /// What they are taken to say.
+    assumed: Assumed,
     /// Policies of which something is wrong.
     unusable: Vec<Unusable>,
 }
@@ -127,6 +130,7 @@ impl Form {
         let steps = Steps::read(self, &fields, part.at());
         let domain = self.domain(&fields, part.at(), policy?, &steps);
         Some(Test {
+            assumed: self.assumed,
             name: name??,
             place: place(part.at()),
             domain: domain?,
@@ -184,7 +188,7 @@ impl Form {
             Err(problems) => return self.cannot_use(problems, Vec::new()),
         };
         // What a server could not do would be tested in vain.
-        match PolicySet::parse(&sources).and_then(sources::servable) {
+        match sources::compile(&sources, self.assumed) {
             Ok(set) => Some(NamedPolicy {
                 domains: set.domains().cloned().collect(),
                 sources: sources.into(),

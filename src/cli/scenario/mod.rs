@@ -53,6 +53,7 @@ use bytes::Bytes;
 use super::sources::Source;
 use crate::domain::descriptor::Descriptor;
 use crate::domain::time::{Micros, Timestamp};
+use crate::policy::Assumed;
 use crate::policy::problem::Problems;
 
 pub use expect::{Difference, Expectation};
@@ -95,6 +96,8 @@ pub struct Test {
     domain: Bytes,
     /// The policy in force at the start; known to be sound.
     policy: Arc<[Source]>,
+    /// What policy files are taken to say.
+    assumed: Assumed,
     steps: Vec<Step>,
 }
 

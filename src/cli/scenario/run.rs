@@ -54,7 +54,7 @@ pub enum RunError {
 /// When the store could not decide.
 pub async fn run<S: Store>(test: &Test, store: S, prefix: &str) -> Result<Option<Failure>, RunError> {
     let clock = ManualClock::at(START);
-    let policies = Arc::new(Policies::new(compile(&test.policy)?, Arc::new(Nobody)));
+    let policies = Arc::new(Policies::new(compile(test, &test.policy)?, Arc::new(Nobody)));
     let limiter = Limiter::new(
         0,
         Arc::clone(&policies),
@@ -71,7 +71,7 @@ pub async fn run<S: Store>(test: &Test, store: S, prefix: &str) -> Result<Option
             Action::Pass(span) => clock.advance(*span),
             Action::At(moment) => clock.set(*moment),
             Action::Reload(sources) => {
-                policies.publish(compile(sources)?);
+                policies.publish(compile(test, sources)?);
             }
             Action::Hit(hit) => {
                 let differences = ask(test, hit, &limiter, &clock).await?;
@@ -89,8 +89,8 @@ pub async fn run<S: Store>(test: &Test, store: S, prefix: &str) -> Result<Option
     Ok(None)
 }
 
-fn compile(sources: &[Source]) -> Result<PolicySet, Problems> {
-    PolicySet::parse(sources)
+fn compile(test: &Test, sources: &[Source]) -> Result<PolicySet, Problems> {
+    PolicySet::parse_assuming(sources, test.assumed)
 }
 
 /// Asks as often as `hit` says and tells how the last answer differs from what is expected.

@@ -10,7 +10,7 @@ fn said(tests: &str) -> String {
     fs::write(folder.path().join("two.yaml"), policy.replace("edge", "other")).expect("written");
     let path = folder.path().join("tests.yaml");
     fs::write(&path, tests).expect("written");
-    let said = match read(&path) {
+    let said = match read(&path, Assumed::default()) {
         Ok(suite) => format!("{} tests\n", suite.tests.len()),
         Err(unusable) => unusable.iter().map(|files| files.problems.to_string()).collect(),
     };
@@ -175,7 +175,7 @@ fn a_policy_that_cannot_be_served_is_not_tested() {
         "policy: policy.yaml\ntests:\n  - name: a\n    steps: [{ hit: k=a, expect: { verdict: ok } }]\n",
     )
     .expect("written");
-    let unusable = read(&path).expect_err("replies cannot be held");
+    let unusable = read(&path, Assumed::default()).expect_err("replies cannot be held");
     assert!(unusable[0].problems.to_string().contains("cannot hold replies"));
 }
 
