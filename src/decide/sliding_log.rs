@@ -257,3 +257,46 @@ fn share_a_mark(limit: &Limit, one: Timestamp, other: Timestamp) -> bool {
     let granule = granule(limit);
     granule > 0 && one.as_micros() / granule == other.as_micros() / granule
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::limit::{Algorithm, LimitSpec, Period, Unit};
+
+    fn limit(count: u32) -> Limit {
+        Limit::new(LimitSpec {
+            name: Arc::from("log"),
+            named: true,
+            count,
+            period: Period::one(Unit::Minute),
+            algorithm: Algorithm::SlidingLog,
+            burst: None,
+            delay: Micros::ZERO,
+            calendar: false,
+        })
+        .expect("a sound limit")
+    }
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_micros((1_790_000_000 + second) * 1_000_000)
+    }
+
+    #[test]
+    fn after_a_limit_was_lowered_room_comes_when_enough_has_left() {
+        let mut log = Log::default();
+        for second in 0..5 {
+            log.take(&limit(5), 1, at(second));
+        }
+        let seen = |asked| log.view(&limit(3), asked, at(5));
+        assert_eq!((seen(1).used, seen(1).last), (5, at(4)));
+        assert_eq!(
+            (seen(1).next, seen(1).retry),
+            (at(2), at(2)),
+            "two may be left of five"
+        );
+        assert_eq!((seen(2).next, seen(2).retry), (at(2), at(3)));
+        assert_eq!(seen(0).retry, at(1), "a look that asks for nothing more");
+    }
+}
