@@ -299,4 +299,18 @@ mod tests {
         assert_eq!((seen(2).next, seen(2).retry), (at(2), at(3)));
         assert_eq!(seen(0).retry, at(1), "a look that asks for nothing more");
     }
+    #[test]
+    fn a_clock_that_was_overtaken_waits_for_the_newest_mark() {
+        let mut log = Log::default();
+        log.take(&limit(5), 1, at(10));
+        let behind = Timestamp::from_micros(at(10).as_micros() - 500_000);
+        assert_eq!(log.view(&limit(5), 1, behind).effective_now(behind), at(10));
+        assert_eq!(LogView::default().effective_now(behind), behind);
+    }
+
+    #[test]
+    fn what_is_empty_is_whole_already_on_the_first_day_there_is() {
+        let first = Timestamp::from_micros(5_000_000);
+        assert_eq!(LogView::default().reset_after(&limit(5), first), Micros::ZERO);
+    }
 }
