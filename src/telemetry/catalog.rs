@@ -90,7 +90,9 @@ impl Metric {
             Self::Decisions => {
                 "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
             }
-            Self::ShadowRefusals => "Checks of rules in shadow_mode that would have refused.",
+            Self::ShadowRefusals => {
+                "Checks of rules that are only watched (`shadow_mode`, `--shadow`) and would have refused."
+            }
             Self::RefusedForSize => {
                 "Checks that asked for more hits than their limit can ever hold. Late charges never count so; see \
                  `charge: always`."
