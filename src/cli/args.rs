@@ -24,8 +24,15 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer gateways by a policy
+    #[command(
+        after_help = "SIGHUP reloads the policy. SIGTERM and Ctrl-C stop after --drain, a second one at once.
+
+\
+                      Exit codes: 0 stopped, 1 could not serve or was told twice to stop, 2 not asked right."
+    )]
     Serve(Box<ServeArgs>),
     /// Tell what is wrong with a policy
+    #[command(after_help = "Exit codes: 0 nothing but warnings, 1 mistakes, 2 not asked right.")]
     Check(CheckArgs),
     /// Tell which rule a descriptor meets, and what that means
     #[command(
@@ -64,7 +71,7 @@ pub struct ServeArgs {
     )]
     pub grpc: String,
 
-    /// Where operators look: /live, /ready, /metrics; and where scripts ask: /json, /healthcheck
+    /// Where operators look: /live, /ready, /metrics, /policy; and where scripts ask: /json, /healthcheck
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -129,7 +136,8 @@ pub struct ServeArgs {
     pub max_counters: String,
 
     /// Headers about the budget on every answer: `RateLimit` and `RateLimit-Policy`, the three of the older draft, both, or
-    /// none. A refusal says `Retry-After` in any case. ietf when not given; off for domains with `compat: reference`
+    /// none. ietf when not given. A refusal says `Retry-After` in any case, but for domains with `compat: reference`:
+    /// there it does not, and off is the default
     #[arg(long, value_name = "ietf|draft03|both|off", env = "COMPORTA_HEADERS")]
     pub headers: Option<String>,
 
@@ -189,7 +197,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "text|json", env = "COMPORTA_LOG", default_value = "text")]
     pub log: String,
 
-    /// The least that is logged: error, warn, info, debug, trace
+    /// The least that is logged: error, warn, info, debug, trace; or nothing: off
     #[arg(
         long,
         value_name = "LEVEL",

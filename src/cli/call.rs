@@ -25,6 +25,14 @@ pub fn call(args: &CallArgs, out: &mut impl Write, err: &mut impl Write) -> io::
             return Ok(Exit::Usage);
         }
     };
+    if !has_port(&args.address) {
+        writeln!(
+            err,
+            "`{}` has no port: write the server as 127.0.0.1:8081",
+            args.address
+        )?;
+        return Ok(Exit::Usage);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -45,6 +53,12 @@ pub fn call(args: &CallArgs, out: &mut impl Write, err: &mut impl Write) -> io::
         }
     }
     Ok(exit)
+}
+
+/// Without one a URL would mean the port of the web, which is not what anybody meant here.
+fn has_port(address: &str) -> bool {
+    let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    address.contains("://") || matches!(port, Some(Ok(_)))
 }
 
 fn could_not_ask(error: &impl std::error::Error, err: &mut impl Write) -> io::Result<Exit> {
@@ -78,15 +92,16 @@ fn show(args: &CallArgs, reply: &Reply, out: &mut impl Write) -> io::Result<()> 
         return writeln!(out, "{}", as_json(&args.descriptors, reply));
     }
     for (descriptor, status) in args.descriptors.iter().zip(&reply.statuses) {
-        writeln!(out, "{}", as_line(descriptor, status, reply.says_when()))?;
+        writeln!(out, "{}", as_line(descriptor, status, reply))?;
     }
     out.flush()
 }
 
 /// `ok    client=acme,plan=pro  599 of 600 per minute left (client/plan), whole again in 1 s`
 ///
-/// A refusal that says no time at all is one that waiting does not help.
-fn as_line(descriptor: &str, status: &ReplyStatus, says_when: bool) -> String {
+/// A refusal that says no time at all is one that waiting does not help. A limit that is spent refuses nothing where it is
+/// only watched, or where another one has room and that is enough.
+fn as_line(descriptor: &str, status: &ReplyStatus, reply: &Reply) -> String {
     let verdict = word(status.verdict);
     let Some(limit) = &status.limit else {
         return format!("{verdict:<4}  {descriptor}  no limit");
@@ -94,7 +109,10 @@ fn as_line(descriptor: &str, status: &ReplyStatus, says_when: bool) -> String {
     let seconds = status.reset_secs.unwrap_or_default();
     let when = match status.verdict {
         Verdict::UnderLimit => format!("whole again in {seconds} s"),
-        Verdict::OverLimit if says_when => format!("try again in {seconds} s"),
+        Verdict::OverLimit if reply.verdict == Verdict::UnderLimit => String::from("but the call passes"),
+        Verdict::OverLimit if reply.says_when() => format!("try again in {seconds} s"),
+        // Who refuses without a body, as by `compat: reference`, says nothing else about when.
+        Verdict::OverLimit if reply.body.is_empty() => format!("starts afresh in {seconds} s"),
         Verdict::OverLimit => String::from("waiting does not help"),
     };
     let (remaining, count, period, name) = (status.remaining, limit.count, period(limit), &limit.name);
@@ -165,10 +183,52 @@ mod tests {
         }
     }
 
+    fn reply(verdict: Verdict, headers: &[(&str, &str)], body: &str) -> Reply {
+        Reply {
+            verdict,
+            statuses: Vec::new(),
+            headers: headers
+                .iter()
+                .map(|&(name, value)| (name.into(), value.into()))
+                .collect(),
+            body: body.into(),
+        }
+    }
+
+    #[test]
+    fn an_address_needs_its_port() {
+        for address in ["localhost:8081", "[::1]:8081", "http://limits"] {
+            assert!(has_port(address), "{address}");
+        }
+        for address in ["localhost", "::", "[::1]", "localhost:", "localhost:grpc", ""] {
+            assert!(!has_port(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_line_tells_what_refuses_from_what_only_would() {
+        let spent = status(Verdict::OverLimit, 1);
+        for (reply, when) in [
+            (
+                reply(Verdict::OverLimit, &[("retry-after", "13")], "{}"),
+                "try again in 12 s",
+            ),
+            (reply(Verdict::OverLimit, &[], "{}"), "waiting does not help"),
+            (reply(Verdict::OverLimit, &[], ""), "starts afresh in 12 s"),
+            (reply(Verdict::UnderLimit, &[], ""), "but the call passes"),
+        ] {
+            assert_eq!(
+                as_line("client=a", &spent, &reply),
+                format!("over  client=a  0 left of 60 per minute (client/plan), {when}")
+            );
+        }
+    }
+
     #[test]
     fn a_line_says_what_is_left_and_when_there_is_more() {
+        let reply = reply(Verdict::OverLimit, &[("retry-after", "13")], "{}");
         let check =
-            |status: &ReplyStatus, expected: &str| assert_eq!(as_line("client=a", status, true), expected);
+            |status: &ReplyStatus, expected: &str| assert_eq!(as_line("client=a", status, &reply), expected);
         check(
             &status(Verdict::OverLimit, 1),
             "over  client=a  0 left of 60 per minute (client/plan), try again in 12 s",

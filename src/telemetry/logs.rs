@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::{panic, thread};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,7 +59,38 @@ fn log_panics() {
 /// # Errors
 /// What is wrong with it.
 pub fn check_level(level: &str) -> Result<(), String> {
+    // To the filter a word that is no level is the name of a part of the program, and nothing else would be logged.
+    let word = level
+        .split(',')
+        .map(str::trim)
+        .find(|word| !word.contains(['=', '[']) && (word.is_empty() || word.parse::<LevelFilter>().is_err()));
+    if let Some(word) = word {
+        return Err(format!(
+            "`{word}` is none of error, warn, info, debug, trace, off"
+        ));
+    }
     EnvFilter::try_new(level)
         .map(drop)
         .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_a_mistake() {
+        for level in [
+            "info",
+            "WARN",
+            "off",
+            "info,comporta::store=debug",
+            "comporta=trace",
+        ] {
+            assert_eq!(check_level(level), Ok(()), "{level}");
+        }
+        for level in ["loud", "warning", "", "info,verbose", "comporta=loud"] {
+            assert!(check_level(level).is_err(), "{level}");
+        }
+    }
 }

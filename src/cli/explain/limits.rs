@@ -119,10 +119,15 @@ pub(super) fn worst_case(limit: &Limit) -> String {
     let spans = in_any(&|span| limit.most_within(span));
     match limit.algorithm() {
         Algorithm::LeakyBucket => format!(
-            "one hit at a time, evenly spaced: {}; up to {} more where calls have several hits, {} at most",
+            "one hit at a time, evenly spaced: {}; {}",
             in_any(&|span| 1 + limit.rate().drained_in(span).whole),
-            limit.largest() - 1,
-            limit.largest()
+            match limit.largest() {
+                1 => String::from("no call of several hits ever passes"),
+                most => format!(
+                    "up to {} more where calls have several hits, {most} at most",
+                    most - 1
+                ),
+            }
         ),
         Algorithm::FixedWindow => format!(
             "at most {} in a window, and {} within a moment where two meet: {spans}",
