@@ -313,6 +313,7 @@ mod tests {
         let first = Timestamp::from_micros(5_000_000);
         assert_eq!(LogView::default().reset_after(&limit(5), first), Micros::ZERO);
     }
+
     #[test]
     fn marks_start_with_a_base_that_no_call_shares() {
         let mut log = Log::default();
@@ -321,7 +322,13 @@ mod tests {
         let first = Timestamp::from_micros(5);
         log.take(&limit(20_000), 3, first);
         log.take(&limit(20_000), 4, first);
-        let marks = [Mark { at: Timestamp::default(), total: 0 }, Mark { at: first, total: 7 }];
+        let marks = [
+            Mark {
+                at: Timestamp::default(),
+                total: 0,
+            },
+            Mark { at: first, total: 7 },
+        ];
         assert!(log.marks().eq(marks));
         assert!(!log.is_empty());
         assert_eq!(log.last(), first);

@@ -94,17 +94,13 @@ impl Metric {
             Self::Decisions => {
                 "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
             }
-<<<<<<< HEAD
             Self::DecisionsByValue => {
                 "Decisions of rules with value_to_metric or detailed_metric, by callers' values: 1000 in a domain for \
                  each core, the rest as (more)."
             }
-            Self::ShadowRefusals => "Checks of rules in shadow_mode that would have refused.",
-=======
             Self::ShadowRefusals => {
                 "Checks of rules that are only watched (`shadow_mode`, `--shadow`) and would have refused."
             }
->>>>>>> e43dc4d99ab2e60b3fc5bff2550117221179d7bf
             Self::RefusedForSize => {
                 "Checks that asked for more hits than their limit can ever hold. Late charges never count so; see \
                  `charge: always`."
