@@ -312,6 +312,7 @@ mod tests {
     fn what_is_empty_is_whole_already_on_the_first_day_there_is() {
         let first = Timestamp::from_micros(5_000_000);
         assert_eq!(LogView::default().reset_after(&limit(5), first), Micros::ZERO);
+        assert_eq!(Log::default().view(&limit(5), 1, first), LogView::default());
     }
 
     #[test]
@@ -332,5 +333,7 @@ mod tests {
         assert!(log.marks().eq(marks));
         assert!(!log.is_empty());
         assert_eq!(log.last(), first);
+        assert_eq!(Log::from_marks(log.marks()), Some(log));
+        assert_eq!(Log::from_marks([]), None, "not even a base");
     }
 }
