@@ -3,9 +3,10 @@
 
 use loom::thread::{Builder, JoinHandle};
 
+use super::fixtures::{key, limit};
 use super::*;
 use crate::domain::check::{Binding, Charge};
-use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
+use crate::domain::limit::{Algorithm, Limit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
 
@@ -32,24 +33,6 @@ const ALGORITHMS: [Algorithm; 4] = [
 /// A store whose counters lie in the same shards each time: a model must go the same way whenever its threads do.
 fn store(most_counters: usize) -> Memory {
     Memory::with_secret(SipHasher13::new(), most_counters, Arc::new(Silent))
-}
-
-fn limit(algorithm: Algorithm, count: u32) -> Limit {
-    Limit::new(LimitSpec {
-        name: Arc::from("limit"),
-        named: true,
-        count,
-        period: Period::one(Unit::Minute),
-        algorithm,
-        burst: None,
-        delay: Micros::ZERO,
-        calendar: true,
-    })
-    .expect("a sound limit")
-}
-
-fn key(client: usize) -> Vec<u8> {
-    format!("comporta:1:{{4:edge6:client{client}}}5:limitw60").into_bytes()
 }
 
 /// Runs `scenario` once for each order in which its threads can take turns. A dead end would be found too.

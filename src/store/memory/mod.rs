@@ -3,6 +3,8 @@
 //! A counter is found by a 128-bit hash of its key under a secret of the process, so it costs the same however long
 //! the key is, and no caller can make two keys meet.
 
+#[cfg(test)]
+mod fixtures;
 #[cfg(all(test, feature = "loom"))]
 mod interleavings;
 mod lock;

@@ -2,6 +2,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::fixtures::{key, limit};
 use super::*;
 use crate::domain::check::{Binding, Charge};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
@@ -22,24 +23,6 @@ impl StoreObserver for Counted {
     fn overflowed(&self) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-fn limit(algorithm: Algorithm, count: u32) -> Limit {
-    Limit::new(LimitSpec {
-        name: Arc::from("limit"),
-        named: true,
-        count,
-        period: Period::one(Unit::Minute),
-        algorithm,
-        burst: None,
-        delay: Micros::ZERO,
-        calendar: true,
-    })
-    .expect("a sound limit")
-}
-
-fn key(client: usize) -> Vec<u8> {
-    format!("comporta:1:{{4:edge6:client{client}}}5:limitw60").into_bytes()
 }
 
 fn takes(store: &Memory, keys: &[Vec<u8>], limit: &Limit, now: Timestamp) -> bool {
