@@ -132,15 +132,8 @@ impl Ran {
 
 /// `tests.yaml:7:9: a free client has ten at once: step 2, hit client=a,plan=free: remaining is 1, expected 0`
 fn as_line(file: &str, test: &str, failure: &Failure) -> String {
-    let Failure {
-        step,
-        place,
-        action,
-        differences,
-    } = failure;
-    let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
-    let (line, column, differences) = (place.line, place.column, differences.join("; "));
-    format!("{file}:{line}:{column}: {test}: step {step}, {action}: {differences}")
+    let (line, column) = (failure.place.line, failure.place.column);
+    format!("{file}:{line}:{column}: {test}: {failure}")
 }
 
 fn failure_as_json(failure: &Failure) -> Value {

@@ -41,19 +41,7 @@ fn all() -> Vec<(String, Test)> {
 }
 
 fn told(file: &str, test: &Test, failure: &Failure) -> String {
-    let Failure {
-        step,
-        place,
-        action,
-        differences,
-    } = failure;
-    let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
-    format!(
-        "{file}:{}: {}: step {step}, {action}: {}",
-        place.line,
-        test.name,
-        differences.join("; ")
-    )
+    format!("{file}:{}: {}: {failure}", failure.place.line, test.name)
 }
 
 async fn run_all<S: Store>(store: impl Fn() -> S) {

@@ -1,5 +1,6 @@
 //! Runs a test: the use case itself, with a clock that is moved by hand.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,20 @@ pub struct Failure {
     pub action: String,
     /// How the answer differs; at least one.
     pub differences: Vec<Difference>,
+}
+
+/// `step 2, hit client=a,plan=free: remaining is 1, expected 0`
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let differences: Vec<_> = self.differences.iter().map(ToString::to_string).collect();
+        write!(
+            f,
+            "step {}, {}: {}",
+            self.step,
+            self.action,
+            differences.join("; ")
+        )
+    }
 }
 
 /// Why a test could not be run to its end.
