@@ -127,28 +127,11 @@ fn without_effect(form: &NodeForm, report: &mut Report) {
         return;
     }
     let settings = &form.settings;
+    let set = |flag: Option<Located<bool>>| flag.filter(|flag| flag.value).map(|flag| flag.place);
     let places = [
-        (
-            "shadow_mode",
-            settings
-                .shadow_mode
-                .filter(|flag| flag.value)
-                .map(|flag| flag.place),
-        ),
-        (
-            "quota_mode",
-            settings
-                .quota_mode
-                .filter(|flag| flag.value)
-                .map(|flag| flag.place),
-        ),
-        (
-            "detailed_metric",
-            settings
-                .detailed_metric
-                .filter(|flag| flag.value)
-                .map(|flag| flag.place),
-        ),
+        ("shadow_mode", set(settings.shadow_mode)),
+        ("quota_mode", set(settings.quota_mode)),
+        ("detailed_metric", set(settings.detailed_metric)),
         (
             "metadata",
             settings.metadata.as_ref().map(|metadata| metadata.place),
