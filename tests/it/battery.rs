@@ -12,7 +12,7 @@ use comporta::store::memory::Memory;
 use comporta::store::redis::TimeSource;
 
 use crate::harness;
-use crate::harness::store::{Silent, bucket, check, far, group, limit};
+use crate::harness::store::{AT_ONCE, Silent, bucket, check, far, group, limit};
 
 /// Half past a minute, in seconds since the epoch.
 const START: u64 = 1_790_000_010;
@@ -44,12 +44,7 @@ async fn admitted<S: Store>(store: &S, key: &str, limit: &Limit, calls: u32, now
 }
 
 async fn a_fresh_counter_holds_the_whole_limit<S: Store>(store: &S) {
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::SlidingWindow,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingLog,
-    ] {
+    for algorithm in AT_ONCE {
         let limit = limit(algorithm, 5, Unit::Minute);
         let key = algorithm.name();
         let first = one(store, key, &limit, Hits::take(1), at(0.0)).await;
@@ -226,12 +221,7 @@ async fn charges_follow_their_mode<S: Store>(store: &S) {
 }
 
 async fn looks_take_nothing<S: Store>(store: &S) {
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::SlidingWindow,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingLog,
-    ] {
+    for algorithm in AT_ONCE {
         let limit = limit(algorithm, 2, Unit::Minute);
         let key = format!("look-{}", algorithm.name());
         for _ in 0..5 {
@@ -248,12 +238,7 @@ async fn looks_take_nothing<S: Store>(store: &S) {
 }
 
 async fn give_backs_never_go_beyond_empty<S: Store>(store: &S) {
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::SlidingWindow,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingLog,
-    ] {
+    for algorithm in AT_ONCE {
         let limit = limit(algorithm, 10, Unit::Minute);
         let key = format!("back-{}", algorithm.name());
         assert_eq!(
@@ -345,12 +330,7 @@ async fn an_edited_limit_applies_to_what_was_used<S: Store>(store: &S) {
 }
 
 async fn the_largest_numbers_count<S: Store>(store: &S) {
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::SlidingWindow,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingLog,
-    ] {
+    for algorithm in AT_ONCE {
         let limit = limit(algorithm, u32::MAX, Unit::Second);
         let key = format!("large-{}", algorithm.name());
         let decision = one(store, &key, &limit, Hits::take(u64::from(u32::MAX)), at(0.0)).await;
@@ -368,12 +348,7 @@ async fn the_largest_numbers_count<S: Store>(store: &S) {
 }
 
 async fn a_clock_that_was_set_back_freezes_no_counter<S: Store>(store: &S) {
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::SlidingWindow,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingLog,
-    ] {
+    for algorithm in AT_ONCE {
         let limit = limit(algorithm, 5, Unit::Minute);
         let key = format!("set-back-{}", algorithm.name());
         // Spent while the clock was a day ahead.

@@ -11,7 +11,7 @@ use comporta::store::Store;
 use comporta::store::redis::TimeSource;
 
 use crate::harness;
-use crate::harness::store::{check, far, limit};
+use crate::harness::store::{AT_ONCE, check, far, limit};
 
 const CONNECTIONS: u64 = 16;
 const CALLS: u64 = 100;
@@ -65,12 +65,7 @@ fn hot(_: u64) -> Vec<Vec<u8>> {
 
 #[test]
 fn connections_together_are_given_exactly_the_limit() {
-    for algorithm in [
-        Algorithm::TokenBucket,
-        Algorithm::SlidingWindow,
-        Algorithm::SlidingLog,
-        Algorithm::FixedWindow,
-    ] {
+    for algorithm in AT_ONCE {
         let limit = limit(algorithm, 700, Unit::Minute);
         assert_eq!(given(&limit, 1, 0, hot), 700, "{algorithm:?}");
         assert_eq!(given(&limit, 3, 0, hot), 699, "{algorithm:?}, three at once");

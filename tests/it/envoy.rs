@@ -292,19 +292,7 @@ descriptors:
       - key: plan
         rate_limit: { rate: 30/day, burst: 30 }
 ";
-    // Whoever cannot reach the store in time says so instead of deciding alone.
-    let flags = [
-        "--store",
-        &redis.url(),
-        "--store-budget",
-        "60s",
-        "--on-store-failure",
-        "error",
-    ];
-    let comportas = [
-        Comporta::serve_text(policy, &flags),
-        Comporta::serve_text(policy, &flags),
-    ];
+    let comportas = [(); 2].map(|()| Comporta::serve_strict(policy, &redis));
     for comporta in &comportas {
         comporta.wait_for_store("edge", "client=nobody,plan=free");
     }

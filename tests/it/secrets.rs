@@ -292,15 +292,7 @@ descriptors:
         rate_limit: { rate: 20/day }
 ";
     let redis = Redis::start();
-    let flags = [
-        "--store",
-        &redis.url(),
-        "--store-budget",
-        "60s",
-        "--on-store-failure",
-        "error",
-    ];
-    let comporta = Comporta::serve_text(policy, &flags);
+    let comporta = Comporta::serve_strict(policy, &redis);
     comporta.wait_for_store("edge", "client=nobody");
     let client = comporta.client();
     for turn in 1..=2 {

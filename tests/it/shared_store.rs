@@ -16,17 +16,9 @@ use crate::harness::process::poll;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
 
-/// An instance that would rather fail than decide alone, and has the time to wait for a slow machine.
+/// A strict instance whose store has answered.
 fn strict(policy: &str, redis: &Redis) -> Comporta {
-    let flags = [
-        "--store",
-        &redis.url(),
-        "--store-budget",
-        "60s",
-        "--on-store-failure",
-        "error",
-    ];
-    let comporta = Comporta::serve_text(policy, &flags);
+    let comporta = Comporta::serve_strict(policy, redis);
     comporta.wait_for_store("edge", "client=nobody");
     comporta
 }

@@ -19,6 +19,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::process::{PATIENCE, Process, poll};
+use super::redis::Redis;
 
 /// The binary, with no settings but those that are given.
 pub fn command<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
@@ -82,6 +83,17 @@ impl Comporta {
         let mut comporta = Self::serve(file.path(), flags);
         comporta._policy_file = Some(file);
         comporta
+    }
+
+    /// The same on a shared store. It would rather fail than decide alone, and has the time to wait for a slow machine.
+    pub fn serve_strict(policy: &str, redis: &Redis) -> Self {
+        let url = redis.url();
+        let flags = [
+            ["--store", &url],
+            ["--store-budget", "60s"],
+            ["--on-store-failure", "error"],
+        ];
+        Self::serve_text(policy, flags.as_flattened())
     }
 
     /// Where gateways ask, as `127.0.0.1:PORT`.

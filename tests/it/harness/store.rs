@@ -24,6 +24,14 @@ impl StoreObserver for Silent {
     fn overflowed(&self) {}
 }
 
+/// The algorithms that answer at once, with no wait to hold a reply for.
+pub const AT_ONCE: [Algorithm; 4] = [
+    Algorithm::TokenBucket,
+    Algorithm::SlidingWindow,
+    Algorithm::FixedWindow,
+    Algorithm::SlidingLog,
+];
+
 /// What a test says of a limit; the rest does not matter to it.
 pub fn limit(algorithm: Algorithm, count: u32, unit: Unit) -> Limit {
     with(algorithm, count, unit, None)
