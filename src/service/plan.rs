@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::draft::Draft;
 use super::options::Modes;
-use crate::domain::check::{Binding, Check, Group};
+use crate::domain::check::{Binding, Check, Group, OnStoreFailure};
 use crate::domain::descriptor::{Entry, Request};
 use crate::domain::limit::Limit;
 use crate::domain::quantity::Hits;
@@ -120,8 +120,9 @@ impl<'p> Plan<'p> {
         &self.checks
     }
 
-    /// The checks as a store takes them, to be put in a [`Group`] by [`group`].
-    pub(super) fn to_checks(&self) -> SmallVec<[Check<'_>; 2]> {
+    /// The checks as a store takes them, to be put in a [`Group`] by [`group`]; rules that do not say what holds while
+    /// the store fails do as `usual`.
+    pub(super) fn to_checks(&self, usual: OnStoreFailure) -> SmallVec<[Check<'_>; 2]> {
         self.checks
             .iter()
             .map(|check| Check {
@@ -130,6 +131,7 @@ impl<'p> Plan<'p> {
                 hits: check.hits,
                 binding: check.binding,
                 charge: check.rule.charge,
+                on_store_failure: check.rule.on_store_failure.unwrap_or(usual),
             })
             .collect()
     }

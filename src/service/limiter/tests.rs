@@ -9,6 +9,7 @@ use crate::clock::ManualClock;
 use crate::domain::check::{Check, Group};
 use crate::domain::descriptor::{Descriptor, Entry};
 use crate::domain::quantity::Hits;
+use crate::domain::time::Micros;
 use crate::domain::verdict::Reason;
 use crate::policy::{Policy, PolicySet};
 use crate::service::observer::Observer;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::fixtures::{key, limit};
 use super::*;
-use crate::domain::check::{Binding, Charge};
+use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
+use crate::store::fallback::Degradation;
 
 #[derive(Default)]
 struct Counted {
@@ -19,7 +20,7 @@ impl StoreObserver for Counted {
     fn connected(&self, _: &str) {}
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
     fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: bool, _: &str) {}
+    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
     }
@@ -34,6 +35,7 @@ fn takes(store: &Memory, keys: &[Vec<u8>], limit: &Limit, now: Timestamp) -> boo
             hits: Hits::take(1),
             binding: Binding::Always,
             charge: Charge::AllOrNothing,
+            on_store_failure: OnStoreFailure::Local,
         })
         .collect();
     !store
