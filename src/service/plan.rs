@@ -66,6 +66,8 @@ pub(super) struct Planned<'p> {
     pub(super) shadow: bool,
     /// Whether it can refuse the request.
     pub(super) binding: Binding,
+    /// What holds while the shared store fails, where the policy says.
+    pub(super) on_store_failure: Option<OnStoreFailure>,
     pub(super) hits: Hits,
 }
 
@@ -131,7 +133,7 @@ impl<'p> Plan<'p> {
                 hits: check.hits,
                 binding: check.binding,
                 charge: check.rule.charge,
-                on_store_failure: check.rule.on_store_failure.unwrap_or(usual),
+                on_store_failure: check.on_store_failure.unwrap_or(usual),
             })
             .collect()
     }
