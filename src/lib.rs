@@ -84,7 +84,8 @@
 //! * What refuses a caller for want of the store is a problem of the type `temporary-reduced-capacity`, without the figures
 //!   and the advice of the limit, for nobody knows whether that is spent. Beside a limit that is, `Retry-After` is the wait
 //!   that is known.
-//! * An `error` counts also for rules that are only watched: whoever writes both is warned.
+//! * An `error` counts for rules that are only watched, too, as it is no verdict: a policy, or flags, that say both earn a
+//!   warning.
 //! * One outage is one event for the whole process, whichever core meets it. It ends when the store has not failed for a
 //!   second, so at the first call after that.
 //! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a

@@ -224,6 +224,12 @@ fn warn_of(options: &LimiterOptions) {
     if options.modes.shadow {
         tracing::warn!("nothing is refused: every rule is only watched (--shadow)");
     }
+    if options.modes.shadow && options.on_store_failure == OnStoreFailure::Error {
+        tracing::warn!(
+            "while Redis cannot decide, requests are errors although nothing is to be refused (--shadow): with \
+             --on-store-failure allow they pass"
+        );
+    }
     let shows_names = matches!(options.headers, Some(HeaderStyle::Draft03 | HeaderStyle::Both));
     if options.names.are_chosen() && !shows_names {
         tracing::warn!(
