@@ -21,16 +21,18 @@ fn with<'a>(key: &'a [u8], limit: &'a Limit, choice: OnStoreFailure) -> Check<'a
 fn requests_above_it_are_refused_with_its_own_wait_and_charge_nothing() {
     let (bench, ten) = (bench(2), ten());
     let group = [
-        Check {
-            hits: Hits::take(2),
-            ..check(b"local", &ten)
-        },
+        check(b"local", &ten),
         with(b"allowed", &ten, OnStoreFailure::Allow),
-    ];
+    ]
+    .map(|check| Check {
+        hits: Hits::take(2),
+        ..check
+    });
     for _ in 0..2 {
         let decided = bench.decide(&group);
         assert!(!decided.refused, "counted by requests, not by hits");
-        assert_eq!(decided.checks.len(), 2);
+        let reasons: Vec<_> = decided.checks.iter().map(|decision| decision.reason).collect();
+        assert_eq!(reasons, [Reason::Fits, Reason::StoreFailed]);
     }
     let decided = bench.decide(&group);
     assert!(decided.refused);
