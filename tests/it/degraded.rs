@@ -7,8 +7,10 @@ use comporta::proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use prost_types::value::Kind;
 
 use crate::harness::comporta::{Client, Comporta, request};
+use crate::harness::envoy::Envoy;
 use crate::harness::process::poll;
 use crate::harness::redis::Redis;
+use crate::harness::repository;
 
 /// Where nobody listens.
 const NOWHERE: &str = "redis://127.0.0.1:1";
@@ -256,6 +258,29 @@ fn one_instance_lets_through_what_its_ceiling_says_and_no_more() {
     assert!(wait.parse::<u64>().expect("seconds") > 1, "{wait}");
     assert!(answer.statuses[0].current_limit.is_none());
     assert_eq!(answer.statuses[0].code(), Code::OverLimit);
+}
+
+#[test]
+fn callers_behind_an_envoy_are_told() {
+    for (choice, status, degraded) in [
+        ("allow", 200, Some("unreachable")),
+        ("deny", 429, Some("unreachable")),
+        // By the failure mode of the gateway, which is closed in tests.
+        ("error", 500, None),
+    ] {
+        let flags = ["--store", NOWHERE, "--on-store-failure", choice];
+        let comporta = Comporta::serve(repository("deploy/policy.yaml"), &flags);
+        let envoy = Envoy::start("envoy-headers.yaml", &comporta);
+        let answer = envoy.get("/v1/items", &[("x-client", "ana"), ("x-plan", "free")]);
+        assert_eq!(
+            (answer.status, answer.find("x-comporta-degraded")),
+            (status, degraded),
+            "{choice} {answer:#?}"
+        );
+        assert_eq!(answer.find("retry-after"), None);
+        assert_eq!(answer.find("ratelimit"), None);
+        assert_eq!(answer.body.contains("cannot be checked"), choice == "deny");
+    }
 }
 
 #[test]
