@@ -137,6 +137,12 @@ fn a_full_store_shares_one_counter_among_the_new_ones_and_forgets_no_live_one() 
     let pair = [key(1000), key(1001)];
     let passed = (0..10).filter(|_| takes(&fresh, &pair, &limit, at(61))).count();
     assert!(passed <= 3, "{passed}");
+    // A limit of zero needs no counter, so no room either.
+    let before = observer.overflowed.load(Ordering::Relaxed);
+    for client in 0..100 {
+        assert!(!takes(&store, &[key(3000 + client)], &limit.closed(), at(0)));
+    }
+    assert_eq!(observer.overflowed.load(Ordering::Relaxed), before);
     // What has expired makes room.
     let before = observer.overflowed.load(Ordering::Relaxed);
     for client in 0..100 {
