@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::key_secret::{self, KeySecretError};
 use super::mounts;
-use super::settings::{OnStoreFailure, Settings, StoreSettings};
+use super::settings::{Settings, StoreSettings};
 use super::sources::{self, Source};
 use super::watch::Watch;
 use crate::clock::{Clock, SystemClock};
-use crate::domain::check::Group;
+use crate::domain::check::{Group, OnStoreFailure};
 use crate::domain::time::Timestamp;
 use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
@@ -28,11 +28,12 @@ use crate::service::options::LimiterOptions;
 use crate::service::reload::{self, Reloader};
 use crate::service::server::{Bound, ServerError};
 use crate::service::source::{Hints, PolicySource};
-use crate::store::fallback::Fallback;
+use crate::store::fallback::{Fallback, Standby};
+use crate::store::instances::Instances;
 use crate::store::key::Keys;
 use crate::store::memory::Memory;
 use crate::store::redis::{Redis, TimeSource};
-use crate::store::{Store, StoreError, StoreObserver};
+use crate::store::{Store, StoreError};
 use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 
 /// A server that is bound and knows its policy, but answers nothing yet.
@@ -87,6 +88,7 @@ impl App {
             })?;
         }
         warn_of(&settings.limiter);
+        warn_of_one_alone(&settings, &policies);
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
             settings,
@@ -131,10 +133,11 @@ impl App {
         let (rules, domains) = (policies.limit_count(), policies.policies().len());
         let hash = reload::hex(policies.hash());
         // One more than answers gateways: scripts ask on the operators' port.
-        let metrics = Arc::new(Metrics::new(workers + 1));
+        let instances = settings.instances.map(Instances::fixed).unwrap_or_default();
+        let metrics = Arc::new(Metrics::new(workers + 1).showing(instances.clone()));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let operators = operators(&settings, hints, &policies, &sources, &metrics);
-        let stores = Stores::new(&settings, keys.clone(), Arc::clone(&metrics));
+        let stores = Stores::new(&settings, keys.clone(), instances, Arc::clone(&metrics));
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {
@@ -221,11 +224,35 @@ fn warn_of(options: &LimiterOptions) {
     if options.modes.shadow {
         tracing::warn!("nothing is refused: every rule is only watched (--shadow)");
     }
+    if options.modes.shadow && options.on_store_failure == OnStoreFailure::Error {
+        tracing::warn!(
+            "while Redis cannot decide, requests are errors although nothing is to be refused (--shadow): with \
+             --on-store-failure allow they pass"
+        );
+    }
     let shows_names = matches!(options.headers, Some(HeaderStyle::Draft03 | HeaderStyle::Both));
     if options.names.are_chosen() && !shows_names {
         tracing::warn!(
             "headers were given names but are not sent: --header-limit, --header-remaining and --header-reset need \
              --headers draft03 or both"
+        );
+    }
+}
+
+/// Says what happens where nobody said how many instances there are.
+fn warn_of_one_alone(settings: &Settings, policies: &PolicySet) {
+    if matches!(settings.store, StoreSettings::Memory) || settings.instances.is_some() {
+        return;
+    }
+    let usual = settings.limiter.on_store_failure;
+    let mut rules = policies
+        .policies()
+        .iter()
+        .flat_map(|policy| policy.rules().iter().chain([policy.overrides()]));
+    if rules.any(|rule| rule.on_store_failure.unwrap_or(usual) == OnStoreFailure::Local) {
+        tracing::warn!(
+            "while Redis cannot decide, this instance grants the whole of every budget by itself: say how many instances \
+             share it with --instances"
         );
     }
 }
@@ -272,32 +299,29 @@ fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Res
 /// Makes the store of each core.
 struct Stores {
     settings: StoreSettings,
-    /// Shared by all cores: the store itself, or what stands in for it.
+    /// Shared by all cores.
     local: Memory,
     keys: Keys,
+    /// The same counters, where they stand in for the shared store.
+    standby: Arc<Standby>,
     metrics: Arc<Metrics>,
 }
 
 impl Stores {
-    fn new(settings: &Settings, keys: Keys, metrics: Arc<Metrics>) -> Self {
-        let local = Memory::new(settings.max_counters, metrics.store_observer(0));
+    fn new(settings: &Settings, keys: Keys, instances: Instances, metrics: Arc<Metrics>) -> Self {
+        let observer = metrics.store_observer(0);
+        let local = Memory::new(settings.max_counters, Arc::clone(&observer));
         let store = settings.store.clone();
         match &store {
             StoreSettings::Memory => tracing::info!("counters live in this process"),
-            StoreSettings::Redis {
-                target, on_failure, ..
-            } => {
+            StoreSettings::Redis { target, .. } => {
                 tracing::info!(store = %target.url(), "counters live in Redis");
-                if matches!(on_failure, OnStoreFailure::Local { instances: None }) {
-                    tracing::warn!(
-                        "while Redis cannot decide, this instance grants the whole of every budget by itself: say how \
-                         many instances share it with --instances"
-                    );
-                }
             }
         }
+        let ceiling = settings.fallback_ceiling.clone();
         Self {
             settings: store,
+            standby: Arc::new(Standby::new(local.clone(), instances, ceiling, observer)),
             local,
             keys,
             metrics,
@@ -306,29 +330,17 @@ impl Stores {
 
     /// The store of `core`. Must be called inside its runtime: its connection lives there.
     fn for_core(&self, core: usize) -> Stack {
-        let StoreSettings::Redis {
-            target,
-            budget,
-            on_failure,
-        } = &self.settings
-        else {
+        let StoreSettings::Redis { target, budget } = &self.settings else {
             return Stack::Memory(self.local.clone());
         };
-        let observer: Arc<dyn StoreObserver> = self.metrics.store_observer(core);
         let redis = Redis::connect(
             target,
             *budget,
             TimeSource::Store,
             &self.keys,
-            Arc::clone(&observer),
+            self.metrics.store_observer(core),
         );
-        match on_failure {
-            OnStoreFailure::Error => Stack::Redis(redis),
-            OnStoreFailure::Local { instances } => {
-                let instances = instances.map_or(1, std::num::NonZeroU32::get);
-                Stack::Fallback(Fallback::new(redis, self.local.clone(), instances, observer))
-            }
-        }
+        Stack::Redis(Fallback::new(redis, Arc::clone(&self.standby)))
     }
 }
 
@@ -336,8 +348,7 @@ impl Stores {
 #[derive(Clone)]
 enum Stack {
     Memory(Memory),
-    Redis(Redis),
-    Fallback(Fallback<Redis>),
+    Redis(Fallback<Redis>),
 }
 
 impl Store for Stack {
@@ -350,7 +361,6 @@ impl Store for Stack {
         match self {
             Self::Memory(store) => store.decide(group, now, deadline).await,
             Self::Redis(store) => store.decide(group, now, deadline).await,
-            Self::Fallback(store) => store.decide(group, now, deadline).await,
         }
     }
 }

@@ -9,6 +9,7 @@ mod callers;
 mod cli;
 mod conformance;
 mod contention;
+mod degraded;
 mod deploy;
 mod envoy;
 mod examples;
