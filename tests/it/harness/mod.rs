@@ -6,6 +6,7 @@ pub mod comporta;
 pub mod envoy;
 pub mod http;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod store;
 pub mod yaml;
