@@ -2,6 +2,7 @@
 //! the test that asked for them.
 
 pub mod allocator;
+pub mod certificates;
 pub mod comporta;
 pub mod envoy;
 pub mod http;

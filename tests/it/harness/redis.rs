@@ -6,6 +6,7 @@ use std::process::Command;
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use tempfile::TempDir;
 
+use super::certificates::Certificates;
 use super::process::{PATIENCE, Process};
 
 /// Which server.
@@ -39,6 +40,7 @@ pub struct Setup {
     program: Program,
     arguments: Vec<String>,
     password: Option<String>,
+    tls: bool,
 }
 
 impl Setup {
@@ -62,6 +64,15 @@ impl Setup {
         self.with(&["--requirepass", password])
     }
 
+    /// By TLS alone, as `server` of `certificates`, for callers that have a certificate, too. For all others add
+    /// `--tls-auth-clients no`.
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = true;
+        let [certificate, key] = certificates.of("server");
+        self.with(&["--tls-cert-file", &certificate, "--tls-key-file", &key])
+            .with(&["--tls-ca-cert-file", &certificates.authority()])
+    }
+
     /// Starts it on a free port.
     pub fn start(self) -> Redis {
         let folder = tempfile::tempdir().expect("a folder for Redis");
@@ -80,9 +91,16 @@ impl Setup {
     }
 
     fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
+        let port = port.to_string();
+        let ports = if self.tls {
+            vec!["--port", "0", "--tls-port", &port]
+        } else {
+            vec!["--port", &port]
+        };
         let mut process = Process::spawn(
             Command::new(self.program.path())
-                .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+                .args(["--bind", "127.0.0.1"])
+                .args(ports)
                 .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
                 .arg("--unixsocket")
                 .arg(folder.join(SOCKET))
@@ -131,14 +149,19 @@ impl Redis {
     /// The same, as `--store` takes it.
     pub fn url(&self) -> String {
         match &self.setup.password {
-            None => format!("redis://{}", self.address()),
+            None => format!("{}://{}", self.scheme(), self.address()),
             Some(password) => self.url_of("", password),
         }
     }
 
     /// The same for a user of its own.
     pub fn url_of(&self, user: &str, password: &str) -> String {
-        format!("redis://{user}:{}@{}", encoded(password), self.address())
+        let (scheme, password) = (self.scheme(), encoded(password));
+        format!("{scheme}://{user}:{password}@{}", self.address())
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.setup.tls { "rediss" } else { "redis" }
     }
 
     /// A connection of its own, by the server's socket: whatever there is in front of its port is not in the way.
