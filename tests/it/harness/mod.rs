@@ -3,6 +3,7 @@
 
 pub mod allocator;
 pub mod certificates;
+pub mod cluster;
 pub mod comporta;
 pub mod envoy;
 pub mod http;

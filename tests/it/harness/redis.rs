@@ -82,6 +82,7 @@ impl Setup {
             if let Some(process) = self.start_at(port, folder.path()) {
                 return Redis {
                     process,
+                    up: true,
                     port,
                     folder,
                     setup: self,
@@ -130,6 +131,7 @@ const SOCKET: &str = "redis.sock";
 /// Keeps everything in memory and nothing on disk.
 pub struct Redis {
     process: Process,
+    up: bool,
     port: u16,
     folder: TempDir,
     setup: Setup,
@@ -210,6 +212,7 @@ impl Redis {
     /// Is gone, and what it knew with it.
     pub fn kill(&mut self) {
         self.process.kill();
+        self.up = false;
     }
 
     /// Comes back after [`Self::kill`], empty, in the same place.
@@ -218,6 +221,22 @@ impl Redis {
             .setup
             .start_at(self.port, self.folder.path())
             .expect("the port that was ours a moment ago");
+        self.up = true;
+    }
+
+    /// Whether it was not killed.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// What stands behind `name:` in what it says of itself.
+    pub fn info(&self, name: &str) -> String {
+        let info: String = self.ask(&["INFO"]);
+        let mut lines = info.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .unwrap_or_else(|| panic!("nothing of {name} in {info}"))
+            .to_owned()
     }
 }
 
