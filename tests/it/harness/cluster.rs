@@ -28,10 +28,7 @@ impl Cluster {
 
     /// So many primaries, and the first of so many replicas behind each.
     pub fn of(primaries: usize, replicas: usize) -> Self {
-        let setup = Setup::default()
-            .with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"])
-            // Or nobody could take over in the first five seconds.
-            .with(&["--repl-diskless-sync-delay", "0"]);
+        let setup = Setup::default().with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
         let nodes: Vec<Redis> = (0..primaries + replicas).map(|_| setup.clone().start()).collect();
         let ids = nodes.iter().map(|node| node.ask(&["CLUSTER", "MYID"])).collect();
         let cluster = Self { nodes, ids };

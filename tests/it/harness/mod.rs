@@ -10,6 +10,7 @@ pub mod http;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+pub mod sentinels;
 pub mod store;
 pub mod yaml;
 

@@ -58,10 +58,15 @@ impl Setup {
         self
     }
 
-    /// With a password for everybody who has no user of his own.
+    /// With a password for everybody who has no user of his own, and for its own primary.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
-        self.with(&["--requirepass", password])
+        self.with(&["--requirepass", password, "--masterauth", password])
+    }
+
+    /// As a replica of `primary`.
+    pub fn replica_of(self, primary: &Redis) -> Self {
+        self.with(&["--replicaof", "127.0.0.1", &primary.port.to_string()])
     }
 
     /// By TLS alone, as `server` of `certificates`, for callers that have a certificate, too. For all others add
@@ -103,25 +108,32 @@ impl Setup {
                 .args(["--bind", "127.0.0.1"])
                 .args(ports)
                 .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+                // Replicas have their copy at once, rather than in five seconds.
+                .args(["--repl-diskless-sync-delay", "0"])
                 .arg("--unixsocket")
                 .arg(folder.join(SOCKET))
                 .args(&self.arguments)
                 .current_dir(folder),
         );
-        // By what it says itself: on the same port there might as well be somebody else's.
-        loop {
-            let printed = process.printed();
-            if printed.contains("Ready to accept connections") {
-                return Some(process);
-            }
-            if printed.contains("Address already in use") {
-                process.wait();
-                return None;
-            }
-            process.poll("a sign of life", |process| {
-                (process.printed() != printed).then_some(())
-            });
+        listens(&mut process, "Ready to accept connections").then_some(process)
+    }
+}
+
+/// Waits until a server of Redis says `ready`, or that somebody else has its port.
+// By what it says itself: on the same port there might as well be somebody else's.
+pub(super) fn listens(process: &mut Process, ready: &str) -> bool {
+    loop {
+        let printed = process.printed();
+        if printed.contains(ready) {
+            return true;
         }
+        if printed.contains("Address already in use") {
+            process.wait();
+            return false;
+        }
+        process.poll("a sign of life", |process| {
+            (process.printed() != printed).then_some(())
+        });
     }
 }
 
@@ -160,6 +172,11 @@ impl Redis {
     pub fn url_of(&self, user: &str, password: &str) -> String {
         let (scheme, password) = (self.scheme(), encoded(password));
         format!("{scheme}://{user}:{password}@{}", self.address())
+    }
+
+    /// What everybody needs who has no user of his own.
+    pub fn password(&self) -> Option<&str> {
+        self.setup.password.as_deref()
     }
 
     fn scheme(&self) -> &'static str {
