@@ -24,6 +24,7 @@ mod policies;
 mod policy_tests;
 mod readme;
 mod recorded;
+mod redis_faults;
 mod redis_setups;
 mod reload;
 mod scenarios;

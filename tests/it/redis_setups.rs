@@ -3,7 +3,7 @@
 use crate::harness::comporta::{Comporta, request};
 use crate::harness::process::poll;
 use crate::harness::read;
-use crate::harness::redis::{Program, Setup};
+use crate::harness::redis::{Program, Redis, Setup};
 
 const ODD_PASSWORD: &str = "p#a@%:/?&=+ \\é";
 
@@ -94,4 +94,56 @@ fn a_user_with_the_rights_that_the_readme_names_does_everything() {
             .expect("a password");
         uses(&serve(&redis.url_of(command[2], password)));
     }
+}
+
+/// What is done to a Redis, and a part of what is then said about it.
+#[track_caller]
+fn says(why: &str, fault: impl FnOnce(&Redis)) {
+    let redis = Redis::start();
+    let () = redis.ask(&[USER, &[">old-password"]].concat());
+    let mut comporta = serve(&redis.url_of("limiter", "old-password"));
+    comporta.wait_for_store("edge", "client=nobody");
+    fault(&redis);
+    let answer = comporta.client().send(request("edge", &["client=ana"]));
+    // Neither a verdict nor a crash.
+    let status = answer.expect_err("Redis cannot decide");
+    assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
+    comporta.wait_for_line(why);
+    assert!(
+        !comporta.printed().contains("password@"),
+        "{}",
+        comporta.printed()
+    );
+}
+
+const USER: &[&str] = &["ACL", "SETUSER", "limiter", "on", "~*", "+@all"];
+
+#[test]
+fn a_redis_that_is_full_is_said_to_be_out_of_memory() {
+    says("memory", |redis| {
+        let () = redis.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        let () = redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    });
+}
+
+#[test]
+fn a_redis_that_takes_no_writes_is_said_to_be_a_replica() {
+    says("read only replica", |redis| {
+        let () = redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    });
+}
+
+#[test]
+fn a_right_that_is_missing_is_named() {
+    says("evalsha", |redis| {
+        let () = redis.ask(&[USER, &["-evalsha"]].concat());
+    });
+}
+
+#[test]
+fn a_password_that_became_wrong_is_said_to_be() {
+    says("authentication failed", |redis| {
+        let () = redis.ask(&[USER, &["resetpass", ">new-password"]].concat());
+        let _: u64 = redis.ask(&["CLIENT", "KILL", "USER", "limiter"]);
+    });
 }
