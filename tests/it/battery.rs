@@ -12,6 +12,7 @@ use comporta::store::memory::Memory;
 use comporta::store::redis::TimeSource;
 
 use crate::harness;
+use crate::harness::redis::{Program, Setup};
 use crate::harness::store::{AT_ONCE, Silent, bucket, check, far, group, limit};
 
 /// Half past a minute, in seconds since the epoch.
@@ -416,10 +417,15 @@ macro_rules! battery {
             })*
         }
 
-        mod redis {
+        battery!(@ redis, Packaged, $($behaviour),*);
+        battery!(@ oldest_redis, Oldest, $($behaviour),*);
+        battery!(@ valkey, Valkey, $($behaviour),*);
+    };
+    (@ $module:ident, $program:ident, $($behaviour:ident),*) => {
+        mod $module {
             $(#[tokio::test]
             async fn $behaviour() {
-                let server = super::harness::redis::Redis::start();
+                let server = super::Setup::of(super::Program::$program).start();
                 super::$behaviour(&super::harness::store::connect(&server, super::TimeSource::Caller).await).await;
             })*
         }

@@ -25,6 +25,8 @@ mod policies;
 mod policy_tests;
 mod readme;
 mod recorded;
+mod redis_faults;
+mod redis_setups;
 mod reload;
 mod scenarios;
 mod schema;

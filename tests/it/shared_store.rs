@@ -1,10 +1,6 @@
 //! Several instances, one Redis: together they admit what one would.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +9,7 @@ use comporta::proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use crate::harness::comporta::{Client, Comporta, admitted, request};
 use crate::harness::http;
 use crate::harness::process::poll;
+use crate::harness::proxy::Proxy;
 use crate::harness::redis::Redis;
 use crate::harness::repository;
 
@@ -187,7 +184,7 @@ descriptors:
     let mut redis = Redis::start();
     redis.kill();
     let mut comporta = Comporta::serve_text(policy, &["--store", &redis.url(), "--instances", "2"]);
-    comporta.wait_for_line(redis.url().trim_start_matches("redis://"));
+    comporta.wait_for_line(&redis.address());
     // Half of the budget, for there are two of us.
     let client = comporta.client();
     let passed = (0..30).filter(|_| client.admits("edge", "client=ana")).count();
@@ -237,12 +234,12 @@ fn a_connection_that_is_lost_while_idle_is_made_again_before_anybody_asks() {
 #[test]
 fn a_connection_that_went_silent_is_replaced() {
     let redis = Redis::start();
-    let proxy = Proxy::start(&redis);
+    let proxy = Proxy::start(&redis.address());
     let flags = ["--store", &proxy.url(), "--on-store-failure", "error"];
     let comporta = Comporta::serve_text(DAILY, &flags);
     comporta.wait_for_store("edge", "client=nobody");
     // As when a network forgets connections, or the machine behind an address is another one now.
-    proxy.swallow();
+    proxy.abandon();
     comporta.wait_for_store("edge", "client=nobody");
 }
 
@@ -284,67 +281,6 @@ fn a_store_that_takes_no_writes_is_not_asked_by_a_connection_for_every_call() {
     assert!(made < CALLS / 10, "{made} connections for {CALLS} calls");
     replicate("NO", "ONE");
     comporta.wait_for_store("edge", "client=nobody");
-}
-
-/// Between an instance and its store.
-struct Proxy {
-    address: SocketAddr,
-    swallowed: Arc<AtomicUsize>,
-    accepted: Arc<AtomicUsize>,
-}
-
-impl Proxy {
-    fn start(redis: &Redis) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let proxy = Self {
-            address: listener.local_addr().expect("its address"),
-            swallowed: Arc::default(),
-            accepted: Arc::default(),
-        };
-        let store = redis.url().trim_start_matches("redis://").to_owned();
-        let (swallowed, accepted) = (Arc::clone(&proxy.swallowed), Arc::clone(&proxy.accepted));
-        thread::spawn(move || {
-            for caller in listener.incoming() {
-                let number = accepted.fetch_add(1, Ordering::SeqCst);
-                let (Ok(caller), Ok(store)) = (caller, TcpStream::connect(&store)) else {
-                    return;
-                };
-                let ways = [
-                    (caller.try_clone(), store.try_clone()),
-                    (store.try_clone(), caller.try_clone()),
-                ];
-                for (from, to) in ways {
-                    let (Ok(from), Ok(to)) = (from, to) else { return };
-                    let swallowed = Arc::clone(&swallowed);
-                    thread::spawn(move || forward(from, to, || number < swallowed.load(Ordering::SeqCst)));
-                }
-            }
-        });
-        proxy
-    }
-
-    fn url(&self) -> String {
-        format!("redis://{}", self.address)
-    }
-
-    /// Lets nothing through any more on the connections there are; they stay open.
-    fn swallow(&self) {
-        let accepted = self.accepted.load(Ordering::SeqCst);
-        self.swallowed.store(accepted, Ordering::SeqCst);
-    }
-}
-
-fn forward(mut from: TcpStream, mut to: TcpStream, swallows: impl Fn() -> bool) {
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if !swallows() && to.write_all(&buffer[..count]).is_err() {
-            break;
-        }
-    }
-    if !swallows() {
-        // An error says that it is closed already.
-        let _ = to.shutdown(Shutdown::Both);
-    }
 }
 
 #[test]

@@ -121,6 +121,11 @@ impl Comporta {
         self.process.wait_for_line(text);
     }
 
+    /// How much of the machine's memory it holds.
+    pub fn resident_kib(&self) -> u64 {
+        self.process.resident_kib()
+    }
+
     /// Asks it to end.
     pub fn terminate(&self) {
         self.process.signal("TERM");

