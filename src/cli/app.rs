@@ -1,5 +1,6 @@
 //! Puts the program together: the only file that names concrete stores.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
-use crate::service::admin::{MetricsPage, Operators};
+use crate::service::admin::{Background, MetricsPage, Operators};
 use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
@@ -32,7 +33,7 @@ use crate::store::fallback::{Fallback, Standby};
 use crate::store::instances::Instances;
 use crate::store::key::Keys;
 use crate::store::memory::Memory;
-use crate::store::redis::{Redis, TimeSource};
+use crate::store::redis::{Heartbeat, Redis, TimeSource};
 use crate::store::{Store, StoreError};
 use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 
@@ -88,7 +89,6 @@ impl App {
             })?;
         }
         warn_of(&settings.limiter);
-        warn_of_one_alone(&settings, &policies);
         let bound = Bound::new(settings.grpc, settings.admin).await?;
         Ok(Self {
             settings,
@@ -136,7 +136,11 @@ impl App {
         let instances = settings.instances.map(Instances::fixed).unwrap_or_default();
         let metrics = Arc::new(Metrics::new(workers + 1).showing(instances.clone()));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
-        let operators = operators(&settings, hints, &policies, &sources, &metrics);
+        let mut operators = operators(&settings, hints, &policies, &sources, &metrics);
+        if let StoreSettings::Redis { target, .. } = &settings.store {
+            let heartbeat = Heartbeat::new(Arc::clone(target), &keys, instances.clone());
+            operators.background = beside(operators.background, heartbeat.run());
+        }
         let stores = Stores::new(&settings, keys.clone(), instances, Arc::clone(&metrics));
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
@@ -155,6 +159,16 @@ impl App {
         tracing::info!(%grpc, %admin, workers, rules, domains, hash, "ready");
         Ok(running.run(shutdown).await?)
     }
+}
+
+/// `main`, and for as long as it runs what does not end by itself.
+fn beside(main: Background, other: impl Future<Output = Infallible> + Send + 'static) -> Background {
+    Box::pin(async move {
+        tokio::select! {
+            () = main => {}
+            never = other => match never {},
+        }
+    })
 }
 
 /// What operators see, and beside it the watch over the policy's files.
@@ -235,24 +249,6 @@ fn warn_of(options: &LimiterOptions) {
         tracing::warn!(
             "headers were given names but are not sent: --header-limit, --header-remaining and --header-reset need \
              --headers draft03 or both"
-        );
-    }
-}
-
-/// Says what happens where nobody said how many instances there are.
-fn warn_of_one_alone(settings: &Settings, policies: &PolicySet) {
-    if matches!(settings.store, StoreSettings::Memory) || settings.instances.is_some() {
-        return;
-    }
-    let usual = settings.limiter.on_store_failure;
-    let mut rules = policies
-        .policies()
-        .iter()
-        .flat_map(|policy| policy.rules().iter().chain([policy.overrides()]));
-    if rules.any(|rule| rule.on_store_failure.unwrap_or(usual) == OnStoreFailure::Local) {
-        tracing::warn!(
-            "while Redis cannot decide, this instance grants the whole of every budget by itself: say how many instances \
-             share it with --instances"
         );
     }
 }

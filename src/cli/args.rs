@@ -104,7 +104,8 @@ pub struct ServeArgs {
     )]
     pub on_store_failure: String,
 
-    /// How many instances share the Redis; each takes that part of a budget when it decides by itself
+    /// How many instances share the Redis; each takes that part of a budget when it decides by itself. When not given, they
+    /// hear each other through Redis
     #[arg(long, value_name = "N", env = "COMPORTA_INSTANCES")]
     pub instances: Option<String>,
 

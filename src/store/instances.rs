@@ -31,6 +31,11 @@ impl Instances {
         }
     }
 
+    /// Whether the number was given, and nothing that is heard changes it.
+    pub const fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
     /// How many there are: what was fixed, else what was heard last.
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)

@@ -189,18 +189,6 @@ fn rules_that_do_not_say_do_as_the_process_is_told() {
 }
 
 #[test]
-fn nobody_is_asked_for_the_number_of_instances_where_none_decides_by_itself() {
-    let policy = "domain: edge\ndescriptors: [{ key: a, rate_limit: { rate: 1/day } }]\n";
-    let flags = ["--store", NOWHERE, "--on-store-failure", "deny"];
-    let comporta = Comporta::serve_text(policy, &flags);
-    assert!(
-        !comporta.printed().contains("--instances"),
-        "{}",
-        comporta.printed()
-    );
-}
-
-#[test]
 fn a_reload_changes_the_choice_from_the_next_call_on() {
     let policy = |choice: &str| {
         format!(

@@ -18,6 +18,7 @@ mod faults;
 mod flags;
 mod gateways;
 mod harness;
+mod heartbeat;
 mod json;
 mod matching;
 mod overrides;
