@@ -28,6 +28,7 @@ mod readme;
 mod recorded;
 mod redis_faults;
 mod redis_setups;
+mod refused;
 mod reload;
 mod scenarios;
 mod schema;
