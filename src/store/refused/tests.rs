@@ -13,6 +13,7 @@ use super::shard::{SETS, WAYS};
 use super::*;
 use crate::domain::check::{Binding, Charge, Check};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
+use crate::domain::quantity::Hits;
 use crate::domain::verdict::{Decision, Reason, Verdict};
 
 #[test]
