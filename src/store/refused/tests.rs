@@ -268,6 +268,29 @@ fn a_rule_that_sees_give_backs_is_refused_from_memory_for_a_second() {
 }
 
 #[test]
+fn what_is_told_from_outside_counts_by_the_clock_of_its_own() {
+    let refusals = Refusals::new();
+    let limit = limit(Algorithm::SlidingWindow, 1);
+    let checks = [check(b"client", &limit, ONE)];
+    let group = group(&checks);
+    for tell in [
+        Refusals::forget,
+        Refusals::give_back_seen,
+        Refusals::give_back_seen,
+    ] {
+        let before = refusals.now();
+        while refusals.now() == before {}
+        let sent = refusals.now();
+        refusals.learn(&group, &spent(3600), sent, sent, false);
+        assert!(matches!(refusals.ask(&group, sent), Known::Refused(_)));
+        tell(&refusals, b"client");
+        assert!(matches!(refusals.ask(&group, sent), Known::Open { .. }));
+        refusals.learn(&group, &spent(3600), sent, sent, false);
+        assert!(matches!(refusals.ask(&group, sent), Known::Open { .. }));
+    }
+}
+
+#[test]
 fn no_refusal_by_a_cluster_is_held_for_longer_than_a_second() {
     let refusals = Refusals::of_cluster();
     let limit = limit(Algorithm::SlidingWindow, 1);
