@@ -86,7 +86,11 @@ local function fixed_window()
     put(key, now, start, count > MOST and MOST or count, period, grid)
   end
 
-  local function give_back(key, now, start, count, _, hits, _, grid, period)
+  -- What was `taken` in another window than this one is gone with it.
+  local function give_back(key, now, start, count, _, hits, _, grid, period, taken)
+    if taken and start_of(taken, period, grid) ~= start then
+      hits = 0
+    end
     put(key, now, start, count > hits and count - hits or 0, period, grid)
   end
 

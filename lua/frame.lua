@@ -4,10 +4,10 @@
 -- KEYS[i]  the counter of check i.
 -- ARGV[i]  check i, 51 bytes: algorithm (1: 0 a limit of zero, 1 bucket, 2 sliding window, 3 fixed window, 4 sliding
 --          log), kind of hits (1: 0 look, 1 take, 2 give back,
---          3 look that asks for nothing more), binding (1: 0 never, 1 always, 2 with all quotas),
+--          3 look that asks for nothing more, 4 undo), binding (1: 0 never, 1 always, 2 with all quotas),
 --          charge (1: 0 all or nothing, 1 each, 2 always), whether it ends its group (1), hits (5), what the limit
 --          holds at once (5), the most one call can have (5), rate's hits or grid (5), rate's microseconds or period
---          (7), longest wait (7), most that can be owed: whole (5) and part (7).
+--          (7), longest wait, or of an undo the moment that it undoes (7), most that can be owed: whole (5) and part (7).
 -- ARGV[#KEYS + 1]  optional, for tests: the moment to decide at, in microseconds since the epoch. Real time goes on
 --          meanwhile, so state then lives for an hour at least.
 --
@@ -22,7 +22,7 @@
 -- Functions are made where they are needed, since a call makes anew all that it passes by.
 
 local BUCKET, SLIDING, FIXED, LOG = 1, 2, 3, 4
-local LOOK, TAKE, GIVE_BACK = 0, 1, 2
+local LOOK, TAKE, GIVE_BACK, UNDO = 0, 1, 2, 4
 local ALWAYS = 2
 
 local loaded, weigh, take, give_back
@@ -63,16 +63,18 @@ for i = 1, #KEYS do
     end
     fits, now, a, b, c = weigh(key, raw, now, asked, free, n, p, wait, most, most_part)
   end
-  fits = kind == GIVE_BACK or fits and asked <= largest
+  local back = kind == GIVE_BACK or kind == UNDO
+  local taken = kind == UNDO and wait
+  fits = back or fits and asked <= largest
 
   if weigh and kind == TAKE and charge == ALWAYS then
     take(key, now, a, b, c, hits, free, n, p, most, most_part)
-  elseif kind == GIVE_BACK and algorithm == LOG then
+  elseif back and algorithm == LOG then
     if a then
-      raw = give_back(key, now, a, b, c, hits, free, n, p)
+      raw = give_back(key, now, a, raw, c, hits, free, n, p, taken)
     end
-  elseif kind == GIVE_BACK and raw then
-    give_back(key, now, a, b, c, hits, free, n, p)
+  elseif back and raw then
+    give_back(key, now, a, b, c, hits, free, n, p, taken)
   end
   reply[i + 1] = raw
 

@@ -130,9 +130,12 @@ local function sliding_log()
     redis.call('PEXPIRE', key, ttl_of(period, now))
   end
 
-  -- The newest hits go first. Answers with what can then be read. Between its ends a list may hold what is no mark:
+  -- The newest hits go first; what was `taken` only while nothing newer stands on it. Answers with what can then be read. Between its ends a list may hold what is no mark:
   -- where that is met there is no telling what is left, and it was no log.
-  local function give_back(key, now, log, _, _, hits, limit, _, period)
+  local function give_back(key, now, log, raw, _, hits, limit, _, period, taken)
+    if taken and taken ~= log.last then
+      return raw
+    end
     local left = log.used - hits
     if left <= 0 then
       redis.call('DEL', key)

@@ -47,8 +47,16 @@ local function sliding_window()
     put(key, now, start, current > MOST and MOST or current, previous, period)
   end
 
-  local function give_back(key, now, start, current, previous, hits, _, _, period)
-    if hits > current then
+  -- What was `taken` goes out of its own window, other hits out of the newest.
+  local function give_back(key, now, start, current, previous, hits, _, _, period, taken)
+    if taken then
+      local window = taken - fmod(taken, period)
+      if window == start then
+        current = current > hits and current - hits or 0
+      elseif window + period == start then
+        previous = previous > hits and previous - hits or 0
+      end
+    elseif hits > current then
       local rest = hits - current
       current, previous = 0, previous > rest and previous - rest or 0
     else

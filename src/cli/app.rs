@@ -134,7 +134,7 @@ impl App {
         let metrics = Arc::new(Metrics::new(workers + 1));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let operators = operators(&settings, hints, &policies, &sources, &metrics);
-        let stores = Stores::new(&settings, Arc::clone(&metrics));
+        let stores = Stores::new(&settings, keys.clone(), Arc::clone(&metrics));
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {
@@ -274,17 +274,20 @@ struct Stores {
     settings: StoreSettings,
     /// Shared by all cores: the store itself, or what stands in for it.
     local: Memory,
+    keys: Keys,
     metrics: Arc<Metrics>,
 }
 
 impl Stores {
-    fn new(settings: &Settings, metrics: Arc<Metrics>) -> Self {
+    fn new(settings: &Settings, keys: Keys, metrics: Arc<Metrics>) -> Self {
         let local = Memory::new(settings.max_counters, metrics.store_observer(0));
         let store = settings.store.clone();
         match &store {
             StoreSettings::Memory => tracing::info!("counters live in this process"),
-            StoreSettings::Redis { url, on_failure, .. } => {
-                tracing::info!(store = %url, "counters live in Redis");
+            StoreSettings::Redis {
+                target, on_failure, ..
+            } => {
+                tracing::info!(store = %target.url(), "counters live in Redis");
                 if matches!(on_failure, OnStoreFailure::Local { instances: None }) {
                     tracing::warn!(
                         "while Redis cannot decide, this instance grants the whole of every budget by itself: say how \
@@ -296,6 +299,7 @@ impl Stores {
         Self {
             settings: store,
             local,
+            keys,
             metrics,
         }
     }
@@ -303,7 +307,7 @@ impl Stores {
     /// The store of `core`. Must be called inside its runtime: its connection lives there.
     fn for_core(&self, core: usize) -> Stack {
         let StoreSettings::Redis {
-            url,
+            target,
             budget,
             on_failure,
         } = &self.settings
@@ -311,7 +315,13 @@ impl Stores {
             return Stack::Memory(self.local.clone());
         };
         let observer: Arc<dyn StoreObserver> = self.metrics.store_observer(core);
-        let redis = Redis::connect(url, *budget, TimeSource::Store, Arc::clone(&observer));
+        let redis = Redis::connect(
+            target,
+            *budget,
+            TimeSource::Store,
+            &self.keys,
+            Arc::clone(&observer),
+        );
         match on_failure {
             OnStoreFailure::Error => Stack::Redis(redis),
             OnStoreFailure::Local { instances } => {

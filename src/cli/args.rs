@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand};
 
+use super::deployment::StoreArgs;
 use super::settings;
 use crate::domain::check::Charge;
 use crate::policy::Assumed;
@@ -80,15 +81,9 @@ pub struct ServeArgs {
     )]
     pub admin: String,
 
-    /// Where counters live: in this process, or in a Redis that all instances share
-    #[arg(
-        long,
-        value_name = "memory|redis://[USER:PASSWORD@]HOST[:PORT][/DB]",
-        env = "COMPORTA_STORE",
-        hide_env_values = true,
-        default_value = "memory"
-    )]
-    pub store: String,
+    /// Where counters live
+    #[command(flatten)]
+    pub store: StoreArgs,
 
     /// The longest one decision may take in Redis
     #[arg(

@@ -4,6 +4,7 @@ pub mod app;
 pub mod args;
 mod call;
 pub mod check;
+mod deployment;
 mod descriptor;
 pub mod excerpt;
 pub mod exit;

@@ -4,18 +4,20 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
 use super::args::ServeArgs;
+use super::deployment;
 use crate::domain::limit::MOST_INSTANCES;
 use crate::policy::Assumed;
 use crate::service::field::{DraftNames, FieldName};
 use crate::service::headers::HeaderStyle;
 use crate::service::options::{LimiterOptions, Modes, UnknownDomain};
 use crate::service::server::ServerOptions;
-use crate::store::redis::RedisUrl;
+use crate::store::redis::RedisTarget;
 use crate::telemetry::logs::{self, LogFormat};
 
 /// What `serve` runs on: everything in range, nothing left to ask.
@@ -56,8 +58,8 @@ pub enum StoreSettings {
     Memory,
     /// In a Redis.
     Redis {
-        /// Where it is; prints without its password.
-        url: RedisUrl,
+        /// How to reach it; prints without passwords.
+        target: Arc<RedisTarget>,
         /// The longest one decision may take there.
         budget: Duration,
         /// Who decides when it cannot.
@@ -101,7 +103,9 @@ impl Settings {
         }
         let grpc = read.value("grpc", &args.grpc, address);
         let admin = read.value("admin", &args.admin, address);
-        let url = read.value("store", &args.store, store);
+        let target = deployment::target(&args.store)
+            .map_err(|mistakes| read.mistakes.extend(mistakes))
+            .ok();
         let budget = read.value("store-budget", &args.store_budget, positive);
         let local = read.value("on-store-failure", &args.on_store_failure, decides_locally);
         let instances = read.optional("instances", args.instances.as_deref(), instances);
@@ -125,10 +129,10 @@ impl Settings {
                 assumed: args.assume.assumed(),
                 grpc: grpc?,
                 admin: admin?,
-                store: match url? {
+                store: match target? {
                     None => StoreSettings::Memory,
-                    Some(url) => StoreSettings::Redis {
-                        url,
+                    Some(target) => StoreSettings::Redis {
+                        target,
                         budget: budget?,
                         on_failure: if local? {
                             OnStoreFailure::Local {
@@ -220,16 +224,6 @@ impl Reader {
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is no address with a port, such as 127.0.0.1:8081 or [::]:8081"))
-}
-
-/// Says nothing of what was typed: it may have been a password.
-fn store(text: &str) -> Result<Option<RedisUrl>, String> {
-    match text {
-        "memory" => Ok(None),
-        url => RedisUrl::parse(url)
-            .map(Some)
-            .map_err(|error| format!("neither `memory` nor a Redis: {error}")),
-    }
 }
 
 fn decides_locally(text: &str) -> Result<bool, String> {

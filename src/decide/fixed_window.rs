@@ -68,6 +68,13 @@ impl FixedWindow {
         self.count = self.count.saturating_sub(hits);
     }
 
+    /// Takes `hits` out that were taken at `taken`, if that was in this window.
+    pub fn undo(&mut self, limit: &Limit, hits: u64, taken: Timestamp) {
+        if start_of(limit, taken) == self.start {
+            self.give_back(hits);
+        }
+    }
+
     /// Hits that still fit.
     pub fn remaining(&self, limit: &Limit) -> u64 {
         u64::from(limit.count()).saturating_sub(self.count)

@@ -37,6 +37,44 @@ struct Weighed {
 
 /// Decides `group` at `now`.
 pub fn decide(group: &Group<'_>, now: Timestamp, counters: &mut impl Counters) -> Decisions {
+    decide_unless(group, None, now, counters)
+}
+
+/// Decides `part` of a group whose other checks are decided elsewhere: whether the group is `refused` is known from all of
+/// them, see [`refuses`].
+pub fn decide_part(
+    part: &Group<'_>,
+    refused: bool,
+    now: Timestamp,
+    counters: &mut impl Counters,
+) -> Decisions {
+    decide_unless(part, Some(refused), now, counters)
+}
+
+/// Whether checks refuse their group that bind so and were decided so.
+pub fn refuses(checks: impl Iterator<Item = (Binding, Verdict)>) -> bool {
+    let mut quotas = 0;
+    let mut spent_quotas = 0;
+    for (binding, verdict) in checks {
+        let over = verdict == Verdict::OverLimit;
+        match binding {
+            Binding::Always if over => return true,
+            Binding::WithAllQuotas => {
+                quotas += 1;
+                spent_quotas += u32::from(over);
+            }
+            Binding::Always | Binding::Never => {}
+        }
+    }
+    quotas > 0 && quotas == spent_quotas
+}
+
+fn decide_unless(
+    group: &Group<'_>,
+    refused: Option<bool>,
+    now: Timestamp,
+    counters: &mut impl Counters,
+) -> Decisions {
     let mut decisions = Decisions::default();
     let mut weighed: SmallVec<[Weighed; 2]> = SmallVec::new();
     for (place, check) in group.checks.iter().enumerate() {
@@ -49,7 +87,10 @@ pub fn decide(group: &Group<'_>, now: Timestamp, counters: &mut impl Counters) -
             &mut decisions.unreadable,
         ));
     }
-    decisions.refused = is_refused(group, &weighed);
+    decisions.refused = refused.unwrap_or_else(|| {
+        let bindings = group.checks.iter().map(|check| check.binding);
+        refuses(bindings.zip(weighed.iter().map(|weighed| weighed.fit.verdict())))
+    });
     for (place, (check, weighed)) in group.checks.iter().zip(&mut weighed).enumerate() {
         let charged = match check.charge {
             Charge::AllOrNothing => weighed.fit.passes() && !decisions.refused,
@@ -101,7 +142,7 @@ fn weigh(
         fit: fit(group, check, &seen),
     };
     match check.hits {
-        Hits::GiveBack(hits) => match (stored, weighed.seen.state) {
+        Hits::GiveBack(hits) | Hits::Undo(hits, _) => match (stored, weighed.seen.state) {
             (Stored::Nothing, _) => {}
             (_, State::Log(view)) => {
                 if view.used > 0 {
@@ -111,7 +152,10 @@ fn weigh(
                 }
             }
             _ => {
-                weighed.seen.give_back(hits);
+                match check.hits {
+                    Hits::Undo(_, taken) => weighed.seen.undo(check.limit, hits, taken),
+                    _ => weighed.seen.give_back(hits),
+                }
                 counters.write(place, check, &weighed.seen, check.hits);
             }
         },
@@ -140,7 +184,7 @@ fn read(
 
 /// How what `check` asks fits into what was seen.
 fn fit(group: &Group<'_>, check: &Check<'_>, seen: &Seen) -> Fit {
-    if matches!(check.hits, Hits::GiveBack(_)) {
+    if matches!(check.hits, Hits::GiveBack(_) | Hits::Undo(..)) {
         return Fit::Now;
     }
     let fit = seen.fit(
@@ -152,23 +196,6 @@ fn fit(group: &Group<'_>, check: &Check<'_>, seen: &Seen) -> Fit {
         (Fit::Never, Some(end)) if group.compat => Fit::Later(end),
         _ => fit,
     }
-}
-
-fn is_refused(group: &Group<'_>, weighed: &[Weighed]) -> bool {
-    let mut quotas = 0;
-    let mut spent_quotas = 0;
-    for (check, weighed) in group.checks.iter().zip(weighed) {
-        let over = !weighed.fit.passes();
-        match check.binding {
-            Binding::Always if over => return true,
-            Binding::WithAllQuotas => {
-                quotas += 1;
-                spent_quotas += u32::from(over);
-            }
-            Binding::Always | Binding::Never => {}
-        }
-    }
-    quotas > 0 && quotas == spent_quotas
 }
 
 fn charge(place: usize, check: &Check<'_>, weighed: &mut Weighed, hits: u64, counters: &mut impl Counters) {

@@ -14,6 +14,7 @@ pub mod sliding_window;
 pub mod state;
 
 use crate::domain::time::Micros;
+use crate::domain::verdict::Verdict;
 
 /// How a number of hits fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,5 +33,14 @@ impl Fit {
     /// Whether the hits are admitted.
     pub const fn passes(self) -> bool {
         matches!(self, Self::Now | Self::After(_))
+    }
+
+    /// The same, as a verdict.
+    pub const fn verdict(self) -> Verdict {
+        if self.passes() {
+            Verdict::UnderLimit
+        } else {
+            Verdict::OverLimit
+        }
     }
 }

@@ -161,6 +161,13 @@ impl Log {
         self.marks[newest].total = (self.marks[0].total + left) % TOTALS;
     }
 
+    /// Takes `hits` out that were taken at `taken`, if no newer ones stand on them.
+    pub fn undo(&mut self, limit: &Limit, hits: u64, taken: Timestamp, now: Timestamp) {
+        if self.last() == taken {
+            self.give_back(limit, hits, now);
+        }
+    }
+
     /// Whether no mark is left.
     pub fn is_empty(&self) -> bool {
         self.marks.len() == 1

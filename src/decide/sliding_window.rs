@@ -76,6 +76,16 @@ impl SlidingWindow {
         self.previous = self.previous.saturating_sub(rest);
     }
 
+    /// Takes `hits` out of the window that they were taken in at `taken`, while it is in sight.
+    pub fn undo(&mut self, limit: &Limit, hits: u64, taken: Timestamp) {
+        let window = window_of(limit, taken);
+        if window == self.start {
+            self.current = self.current.saturating_sub(hits);
+        } else if window.plus(limit.period().length()) == self.start {
+            self.previous = self.previous.saturating_sub(hits);
+        }
+    }
+
     /// Hits that still fit at `now`.
     pub fn remaining(&self, limit: &Limit, now: Timestamp) -> u64 {
         u64::from(limit.count()).saturating_sub(self.estimate(limit, now))

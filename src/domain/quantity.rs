@@ -1,5 +1,7 @@
 //! How much a call takes, asks for or gives back.
 
+use super::time::Timestamp;
+
 /// What one descriptor adds to its counters.
 ///
 /// "Unset means one" is decided where the wire is read, not here: a `Take` of zero does not exist.
@@ -11,6 +13,9 @@ pub enum Hits {
     Look(u64),
     /// Give this many back, never beyond empty.
     GiveBack(u64),
+    /// Take back a charge of so many that was made at that moment, as if it had not been made. Where that is past (its
+    /// window is out of sight, or newer marks stand on it) nothing changes.
+    Undo(u64, Timestamp),
 }
 
 impl Hits {
@@ -39,11 +44,11 @@ impl Hits {
         }
     }
 
-    /// The hits that must fit for the call to pass; none for a give-back.
+    /// The hits that must fit for the call to pass; none where hits come back.
     pub const fn asked(self) -> u64 {
         match self {
             Self::Take(hits) | Self::Look(hits) => hits,
-            Self::GiveBack(_) => 0,
+            Self::GiveBack(_) | Self::Undo(..) => 0,
         }
     }
 
@@ -57,6 +62,8 @@ impl Hits {
                 other => other,
             },
             Self::GiveBack(hits) => Self::give_back(hits.saturating_mul(cost as u64)),
+            // Of hits that were multiplied when they were taken.
+            Self::Undo(..) => self,
         }
     }
 }

@@ -145,7 +145,7 @@ fn write_descriptor(descriptor: &Descriptor) -> RateLimitDescriptor {
     let (hits, is_negative_hits) = match descriptor.hits {
         Hits::Take(hits) => (hits, false),
         Hits::Look(_) => (0, false),
-        Hits::GiveBack(hits) => (hits, true),
+        Hits::GiveBack(hits) | Hits::Undo(hits, _) => (hits, true),
     };
     let entries = descriptor
         .entries

@@ -126,6 +126,7 @@ fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
     for descriptor in &request.descriptors {
         assert!(descriptor.entries.len() <= MOST_ENTRIES);
         match descriptor.hits {
+            Hits::Undo(..) => panic!("nobody can ask for an undo"),
             Hits::Take(hits) | Hits::GiveBack(hits) => assert!((1..=Hits::MOST).contains(&hits)),
             Hits::Look(hits) => assert_eq!(hits, 1),
         }

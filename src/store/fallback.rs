@@ -161,6 +161,7 @@ mod tests {
         fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
         fn connected(&self, _: &str) {}
         fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
+        fn script_sent(&self, _: &str) {}
         fn unreadable(&self, _: u32) {}
         fn degraded(&self, degraded: bool, _: &str) {
             self.0.lock().push(degraded);

@@ -72,6 +72,14 @@ impl Keys {
         }
     }
 
+    /// The key of a counter that nobody asks about. By `number` it can be had in every slot of a cluster.
+    pub fn probe(&self, number: u32) -> Vec<u8> {
+        let mut key = self.start.clone();
+        // No domain's name: that would stand behind its length and a colon.
+        let _ = write!(key, "{number}}}probe");
+        key
+    }
+
     /// Appends the key of the counter that `limit` has for these entries.
     pub fn write<'a>(
         &self,

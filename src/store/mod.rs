@@ -72,10 +72,12 @@ impl StoreError {
 pub trait StoreObserver: Send + Sync + 'static {
     /// A call to the shared store ended, well or not.
     fn asked(&self, took: Duration, outcome: Result<(), &StoreError>);
-    /// A connection to the shared store is there.
+    /// The shared store decides.
     fn connected(&self, endpoint: &str);
-    /// An attempt to connect failed; the next one is made after `pause`.
+    /// The shared store does not decide, for want of a connection or by its own word; it is tried again after `pause`.
     fn connection_failed(&self, endpoint: &str, reason: &str, pause: Duration);
+    /// A server did not know the script, which was sent along with a call.
+    fn script_sent(&self, endpoint: &str);
     /// Counters held something unreadable and were taken as empty.
     fn unreadable(&self, counters: u32);
     /// Groups are decided without the shared store from now on, or no longer.

@@ -39,6 +39,7 @@ struct Shared {
     degraded_cores: AtomicUsize,
     connections: Throttle,
     failed_connections: Throttle,
+    scripts: Throttle,
     full: Throttle,
 }
 
@@ -48,6 +49,7 @@ impl Stores {
             degraded_cores: AtomicUsize::new(0),
             connections: Throttle::every(Micros::SECOND),
             failed_connections: Throttle::every(Micros::MINUTE),
+            scripts: Throttle::every(Micros::SECOND),
             full: Throttle::every(Micros::MINUTE),
         });
         let core = |_| Arc::new(CoreStore::new(Arc::clone(&shared)));
@@ -140,7 +142,7 @@ impl StoreObserver for CoreStore {
     fn connected(&self, endpoint: &str) {
         self.shared.failed_connections.reset();
         if self.shared.connections.permits(SystemClock.now()) {
-            tracing::info!(store = endpoint, "connected to the shared store");
+            tracing::info!(store = endpoint, "the shared store decides");
         }
     }
 
@@ -150,7 +152,16 @@ impl StoreObserver for CoreStore {
                 store = endpoint,
                 reason,
                 next_attempt = ?pause,
-                "cannot connect to the shared store; said at most once a minute until it is there"
+                "the shared store does not decide; said at most once a minute until it does"
+            );
+        }
+    }
+
+    fn script_sent(&self, endpoint: &str) {
+        if self.shared.scripts.permits(SystemClock.now()) {
+            tracing::info!(
+                store = endpoint,
+                "the shared store did not know the script: it went along with a call"
             );
         }
     }

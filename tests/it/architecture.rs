@@ -100,7 +100,16 @@ const STORE: [&str; 7] = [
     "smallvec",
     "thiserror",
 ];
-const REDIS: [&str; 4] = ["parking_lot", "redis", "thiserror", "tokio"];
+const REDIS: [&str; 8] = [
+    "crc16",
+    "futures_util",
+    "parking_lot",
+    "percent_encoding",
+    "redis",
+    "smallvec",
+    "thiserror",
+    "tokio",
+];
 const SERVICE: [&str; 19] = [
     "arc_swap",
     "axum",

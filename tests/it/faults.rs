@@ -175,6 +175,7 @@ impl StoreObserver for Unreadable {
     fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
     fn connected(&self, _: &str) {}
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
+    fn script_sent(&self, _: &str) {}
     fn unreadable(&self, counters: u32) {
         self.0.fetch_add(counters, Ordering::SeqCst);
     }

@@ -117,6 +117,7 @@ impl Shard {
             }
             // The newest marks go first, so it may only expire sooner than was said.
             Hits::GiveBack(hits) => counter.get_mut().log.give_back(check.limit, hits, seen.now),
+            Hits::Undo(hits, taken) => counter.get_mut().log.undo(check.limit, hits, taken, seen.now),
             Hits::Look(_) => {
                 counter.get_mut().log.forget(check.limit, seen.now);
                 counter.get_mut().expires = expires;

@@ -18,6 +18,7 @@ impl StoreObserver for Counted {
     fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
     fn connected(&self, _: &str) {}
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
+    fn script_sent(&self, _: &str) {}
     fn unreadable(&self, _: u32) {}
     fn degraded(&self, _: bool, _: &str) {}
     fn overflowed(&self) {

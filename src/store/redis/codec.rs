@@ -39,6 +39,7 @@ fn argument(group: &Group<'_>, check: &Check<'_>, last: bool) -> [u8; CHECK] {
         Hits::Look(hits) => (0, hits),
         Hits::Take(hits) => (1, hits),
         Hits::GiveBack(hits) => (2, hits),
+        Hits::Undo(hits, _) => (4, hits),
     };
     let binding = match check.binding {
         Binding::Never => 0,
@@ -76,9 +77,12 @@ fn argument(group: &Group<'_>, check: &Check<'_>, last: bool) -> [u8; CHECK] {
         .put::<5>(u64::from(free))
         .put::<5>(u64::from(limit.largest()))
         .put::<5>(per);
-    packed
-        .put::<7>(micros)
-        .put::<7>(check.longest_wait(group.longest_wait).get());
+    // What comes back waits for nothing.
+    let wait_or_taken = match check.hits {
+        Hits::Undo(_, taken) => taken.as_micros(),
+        _ => check.longest_wait(group.longest_wait).get(),
+    };
+    packed.put::<7>(micros).put::<7>(wait_or_taken);
     packed.put::<5>(most.whole).put::<7>(most.part);
     packed.bytes
 }
@@ -131,6 +135,17 @@ impl Reply {
             now: Timestamp::from_micros(u64::try_from(now).ok()?),
             found,
         })
+    }
+}
+
+impl Reply {
+    /// Takes out what is about the first `checks` checks.
+    pub(super) fn take(&mut self, checks: usize) -> Self {
+        let rest = self.found.split_off(checks.min(self.found.len()));
+        Self {
+            now: self.now,
+            found: std::mem::replace(&mut self.found, rest),
+        }
     }
 }
 

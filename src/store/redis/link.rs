@@ -1,160 +1,246 @@
-//! One connection and the supervisor that keeps it: calls never wait for a reconnect.
+//! The way to one server: what waits for it, what is under way, and whether it is asked at all. Calls never wait for a
+//! connection.
 
-use std::sync::{Arc, Weak};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use redis::{RedisResult, Value};
+use tokio::sync::{Notify, oneshot};
 
-use super::url::RedisUrl;
+use super::breaker::{Breaker, Kept};
+use super::codec::Reply;
+use super::connect;
+use super::meaning::{self, Meaning};
+use super::request::{Batch, Failure, Request, Waiting};
+use super::script::Script;
 use crate::store::{StoreError, StoreObserver};
-
-/// How long an attempt to connect may take.
-const CONNECTING: Duration = Duration::from_secs(2);
-
-/// The first wait after a failed attempt, or after a connection that did not last; each further one is twice as long.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-
-/// The longest wait between attempts: how late at most a store that is back is noticed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// How often an idle connection is asked whether it is still there. A store that was restarted costs no call then, and
-/// one that cannot be reached any more without a word is noticed at all.
-const BETWEEN_PINGS: Duration = Duration::from_secs(1);
-
-/// How long the answer may take. Far above any call's budget: a store that is merely slow keeps its connections.
-const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 
 /// A connection that is there or is being made again in the background.
 pub(super) struct Link {
-    current: Mutex<Current>,
-    lost: Notify,
+    state: Mutex<State>,
+    /// Something waits to be sent.
+    work: Notify,
+    /// The breaker has opened.
+    opened: Notify,
     endpoint: String,
+    script: Arc<Script>,
+    /// How long a call may take before it counts as failed.
+    budget: Duration,
+    observer: Arc<dyn StoreObserver>,
 }
 
-#[derive(Default)]
-struct Current {
-    connection: Option<MultiplexedConnection>,
-    /// Counts connections, so that a late failure of an old one does not end a new one.
-    number: u64,
-    /// Why there is none.
-    reason: Option<String>,
+struct State {
+    breaker: Breaker,
+    waiting: VecDeque<Waiting>,
+    /// Why it is not asked.
+    reason: String,
 }
 
 impl Link {
-    /// Starts connecting on the current runtime; the attempts end with the last user of the link.
-    pub(super) fn start(url: &RedisUrl, observer: Arc<dyn StoreObserver>) -> Arc<Self> {
-        let link = Arc::new(Self {
-            current: Mutex::default(),
-            lost: Notify::new(),
-            endpoint: url.endpoint(),
-        });
-        tokio::spawn(supervise(Arc::downgrade(&link), url.clone(), observer));
-        link
+    pub(super) fn new(
+        endpoint: String,
+        script: Arc<Script>,
+        budget: Duration,
+        observer: Arc<dyn StoreObserver>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                breaker: Breaker::new(),
+                waiting: VecDeque::new(),
+                reason: String::from("not connected yet"),
+            }),
+            work: Notify::new(),
+            opened: Notify::new(),
+            endpoint,
+            script,
+            budget,
+            observer,
+        })
     }
 
-    /// The connection and its number.
-    pub(super) fn connection(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
-        let current = self.current.lock();
-        match &current.connection {
-            Some(connection) => Ok((connection.clone(), current.number)),
-            None => Err(self.unreachable(current.reason.as_deref().unwrap_or("not connected yet"))),
+    /// Decides what `request` asks, unless it is known that nobody would. It may be dropped at any moment.
+    pub(super) async fn ask(&self, request: Request) -> Result<Reply, Failure> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            state.breaker.begin().map_err(|kept| match kept {
+                Kept::Open => Failure::lost(state.reason.clone()),
+                Kept::Full => Failure::lost(String::from("as many calls are under way as may be")),
+            })?;
+            state.waiting.push_back(Waiting { request, answer });
+        }
+        let _under_way = UnderWay(self);
+        self.work.notify_one();
+        // Without an answer, whoever was to send it or to wait for it is gone, and with them the connection.
+        answered.await.unwrap_or_else(|_| Err(self.lost()))
+    }
+
+    /// Why it is not asked.
+    pub(super) fn lost(&self) -> Failure {
+        Failure::lost(self.state.lock().reason.clone())
+    }
+
+    /// What `failure` is to a caller.
+    pub(super) fn error(&self, failure: Failure) -> StoreError {
+        let Failure { meaning, reason } = failure;
+        match meaning {
+            Meaning::Lost => StoreError::Unreachable {
+                endpoint: self.endpoint.clone(),
+                reason,
+            },
+            Meaning::Late => StoreError::Timeout { budget: self.budget },
+            Meaning::NoScript
+            | Meaning::Elsewhere { .. }
+            | Meaning::Split
+            | Meaning::Refused
+            | Meaning::Down
+            | Meaning::Abandon => StoreError::Refused { reason },
         }
     }
 
-    /// Gives up connection `number`: it is of no use any more.
-    pub(super) fn give_up(&self, number: u64, reason: &str) {
-        let mut current = self.current.lock();
-        if current.number == number && current.connection.take().is_some() {
-            current.reason = Some(reason.to_owned());
-            self.lost.notify_one();
+    /// Where it leads.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Whether it is asked.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().breaker.is_closed()
+    }
+
+    /// Asks no more, for `reason`. What waits gets that answer.
+    pub(super) fn open(&self, reason: String) {
+        let given_up = {
+            let mut state = self.state.lock();
+            state.breaker.open();
+            state.reason = reason;
+            std::mem::take(&mut state.waiting)
+        };
+        drop(given_up);
+    }
+
+    /// Asks again.
+    pub(super) fn close(&self) {
+        self.state.lock().breaker.close();
+    }
+
+    /// Waits until it asks no more.
+    pub(super) async fn has_opened(&self) {
+        while self.is_closed() {
+            self.opened.notified().await;
         }
     }
 
-    /// The error that says so.
-    pub(super) fn unreachable(&self, reason: &str) -> StoreError {
-        StoreError::Unreachable {
-            endpoint: self.endpoint.clone(),
-            reason: reason.to_owned(),
-        }
-    }
-
-    /// Puts `connection` to use, and tells its number.
-    fn connected(&self, connection: MultiplexedConnection) -> u64 {
-        let mut current = self.current.lock();
-        current.connection = Some(connection);
-        current.number += 1;
-        current.reason = None;
-        current.number
-    }
-}
-
-async fn supervise(link: Weak<Link>, url: RedisUrl, observer: Arc<dyn StoreObserver>) {
-    let endpoint = url.endpoint();
-    let mut pause = SHORTEST_PAUSE;
-    loop {
-        match connect(&url).await {
-            Ok(connection) => {
-                observer.connected(&endpoint);
-                let Some(link) = link.upgrade() else { return };
-                let number = link.connected(connection.clone());
-                let start = Instant::now();
-                tokio::select! {
-                    () = link.lost.notified() => {}
-                    reason = end_of(connection) => {
-                        link.give_up(number, &reason);
-                        // Whoever gave it up, that was said; the word must not be taken for the end of the next one.
-                        link.lost.notified().await;
+    /// Sends over `connection` what is asked for as long as that is of use, and tells why it is not any more.
+    pub(super) async fn send_over(&self, connection: MultiplexedConnection) -> String {
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                () = self.work.notified() => {
+                    while let Some(batch) = self.next_batch() {
+                        under_way.push(self.send(connection.clone(), batch));
                     }
                 }
-                if start.elapsed() >= LONGEST_PAUSE {
-                    pause = SHORTEST_PAUSE;
-                    continue;
+                Some((batch, outcome)) = under_way.next(), if !under_way.is_empty() => {
+                    if let Some(reason) = self.settle(batch, outcome) {
+                        return reason;
+                    }
                 }
-                // It was of no use: a replica that takes no writes, a proxy with nobody behind it. Made again at once,
-                // there would be a connection for every call.
-            }
-            Err(error) => {
-                let reason = error.to_string();
-                observer.connection_failed(&endpoint, &reason, pause);
-                let Some(link) = link.upgrade() else { return };
-                link.current.lock().reason = Some(reason);
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
+
+    fn next_batch(&self) -> Option<Batch> {
+        Batch::next(&mut self.state.lock().waiting)
+    }
+
+    async fn send(&self, mut connection: MultiplexedConnection, batch: Batch) -> (Batch, Outcome) {
+        let outcome = match tokio::time::timeout(self.budget, self.run(&mut connection, &batch)).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(Failure {
+                meaning: Meaning::of(&error),
+                reason: meaning::explained(&error),
+            }),
+            Err(_) => Err(Failure {
+                meaning: Meaning::Late,
+                reason: format!("no answer within {:?}", self.budget),
+            }),
+        };
+        (batch, outcome)
+    }
+
+    async fn run(&self, connection: &mut MultiplexedConnection, batch: &Batch) -> RedisResult<Value> {
+        let by_hash = batch.command("EVALSHA", self.script.hash());
+        match run(connection, batch, by_hash).await {
+            Err(error) if Meaning::of(&error) == Meaning::NoScript => {
+                // Nothing ran. The script goes with the call, and stays.
+                self.observer.script_sent(&self.endpoint);
+                run(connection, batch, batch.command("EVAL", self.script.source())).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Hands out what came, and draws the conclusions: the reason for which the connection is of no more use, if so.
+    fn settle(&self, batch: Batch, outcome: Outcome) -> Option<String> {
+        let groups = batch.groups();
+        let abandon = match &outcome {
+            Ok(_) => {
+                self.state.lock().breaker.succeed(groups);
+                None
+            }
+            Err(failure) => match failure.meaning {
+                Meaning::NoScript | Meaning::Elsewhere { .. } | Meaning::Split => None,
+                Meaning::Refused | Meaning::Late => {
+                    let mut state = self.state.lock();
+                    if state.breaker.fail() {
+                        state.reason.clone_from(&failure.reason);
+                        self.opened.notify_one();
+                    }
+                    None
+                }
+                Meaning::Down => {
+                    self.open(failure.reason.clone());
+                    self.opened.notify_one();
+                    None
+                }
+                Meaning::Abandon | Meaning::Lost => {
+                    self.open(failure.reason.clone());
+                    Some(failure.reason.clone())
+                }
+            },
+        };
+        batch.settle(outcome);
+        abandon
     }
 }
 
-/// Waits until `connection` is of no use any more, and tells why.
-async fn end_of(mut connection: MultiplexedConnection) -> String {
-    loop {
-        tokio::time::sleep(BETWEEN_PINGS).await;
-        let ping = redis::cmd("PING");
-        let answer = tokio::time::timeout(LONGEST_SILENCE, ping.query_async::<()>(&mut connection)).await;
-        match answer {
-            // Also an answer that says no, for want of rights, comes from a store that is there.
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if answered(&error) => {}
-            Ok(Err(error)) => return error.to_string(),
-            Err(_) => return format!("no answer within {LONGEST_SILENCE:?}"),
-        }
+type Outcome = Result<Value, Failure>;
+
+async fn run(
+    connection: &mut MultiplexedConnection,
+    batch: &Batch,
+    command: redis::Cmd,
+) -> RedisResult<Value> {
+    if !batch.is_asking() {
+        return connect::call(connection, &command).await;
     }
+    let mut both = redis::pipe();
+    both.cmd("ASKING").ignore().add_command(command);
+    let (value,) = both.query_async(connection).await?;
+    Ok(value)
 }
 
-/// Whether it is the store that says so, rather than the connection.
-pub(super) fn answered(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
-}
+/// A call that counts as under way until its caller has its answer or has given up.
+struct UnderWay<'a>(&'a Link);
 
-async fn connect(url: &RedisUrl) -> RedisResult<MultiplexedConnection> {
-    let client = Client::open(url.connection_info())?;
-    // No response timeout of its own: each call brings what is left of its deadline.
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECTING))
-        .set_response_timeout(None);
-    client.get_multiplexed_async_connection_with_config(&config).await
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().breaker.end();
+    }
 }

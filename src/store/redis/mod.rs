@@ -1,18 +1,38 @@
 //! The shared store: one atomic script per group, counted by the store's own clock.
+//!
+//! [`link`] is the way to one server, [`supervisor`] keeps it connected and asks its [`breaker`]'s questions.
 
+mod breaker;
+mod cluster;
 pub mod codec;
+mod connect;
 mod link;
+mod links;
+mod meaning;
+mod parts;
+mod probe;
+mod request;
 pub mod script;
+mod sentinel;
+mod slots;
+mod supervisor;
+mod target;
 mod url;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
-
+use self::cluster::Cluster;
 use self::codec::Reply;
-use self::link::{Link, answered};
+use self::connect::Whereabouts;
+use self::links::Links;
+use self::request::Request;
+use self::script::Script;
+use self::supervisor::Supervised;
+pub use self::target::{Certificates, Credentials, RedisTarget, RedisTargetError};
+use self::url::Layout;
 pub use self::url::{RedisUrl, RedisUrlError};
+use super::key::Keys;
 use super::{Store, StoreError, StoreObserver};
 use crate::decide::group;
 use crate::domain::check::Group;
@@ -31,85 +51,63 @@ pub enum TimeSource {
     Caller,
 }
 
-/// A single Redis. Every core has its own connection.
+/// A Redis. Every core has its own connections.
 #[derive(Clone)]
 pub struct Redis {
-    link: Arc<Link>,
-    hash: Arc<str>,
+    servers: Servers,
     budget: Duration,
     time: TimeSource,
     observer: Arc<dyn StoreObserver>,
 }
 
+#[derive(Clone)]
+enum Servers {
+    One(Arc<Supervised>),
+    Cluster(Arc<Cluster>),
+}
+
 impl Redis {
-    /// Starts to connect on the current runtime and does not wait for it. A call takes at most `budget`.
+    /// Starts to connect on the current runtime and does not wait for it. A call takes at most `budget`. Of `keys`, only
+    /// those for probes are used here.
     pub fn connect(
-        url: &RedisUrl,
+        target: &Arc<RedisTarget>,
         budget: Duration,
         time: TimeSource,
+        keys: &Keys,
         observer: Arc<dyn StoreObserver>,
     ) -> Self {
-        let hash = Arc::from(redis::Script::new(script::SOURCE).get_hash());
+        let links = Links {
+            target: Arc::clone(target),
+            script: Arc::new(Script::new(script::SOURCE)),
+            keys: keys.clone(),
+            budget,
+            observer: Arc::clone(&observer),
+        };
+        let one = |whereabouts| Servers::One(Arc::new(links.start(links.endpoint(), whereabouts, 0)));
+        let servers = match target.layout().clone() {
+            Layout::Single(address) => one(Whereabouts::Known(address)),
+            Layout::Sentinel { sentinels, master } => one(Whereabouts::AskSentinels { sentinels, master }),
+            Layout::Cluster(seeds) => Servers::Cluster(Arc::new(Cluster::start(seeds, links))),
+        };
         Self {
-            link: Link::start(url, Arc::clone(&observer)),
-            hash,
+            servers,
             budget,
             time,
             observer,
         }
     }
 
-    async fn ask(&self, group: &Group<'_>, now: Timestamp) -> Result<Reply, StoreError> {
-        let (mut connection, number) = self.link.connection()?;
-        let command = self.command("EVALSHA", &self.hash, group, now);
-        let mut answer: RedisResult<Value> = command.query_async(&mut connection).await;
-        if answer
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
-        {
-            // Nothing ran. The script goes with the call, and stays.
-            answer = self
-                .command("EVAL", script::SOURCE, group, now)
-                .query_async(&mut connection)
-                .await;
-        }
-        let value = answer.map_err(|error| self.failed(number, &error))?;
-        Reply::read(value, group.checks.len()).ok_or_else(|| StoreError::Refused {
-            reason: "an answer that is none of the script's".to_owned(),
-        })
-    }
-
-    fn command(&self, name: &str, script: &str, group: &Group<'_>, now: Timestamp) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(group.checks.len());
-        for check in group.checks {
-            command.arg(check.key);
-        }
-        for argument in codec::arguments(group) {
-            command.arg(&argument[..]);
-        }
-        if self.time == TimeSource::Caller {
-            command.arg(now.as_micros());
-        }
-        command
-    }
-
-    fn failed(&self, number: u64, error: &RedisError) -> StoreError {
-        match error.kind() {
-            // A master that became a replica will not take writes again on this connection.
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => {
-                self.link.give_up(number, &error.to_string());
-                StoreError::Refused {
-                    reason: error.to_string(),
+    async fn ask(&self, group: &Group<'_>, now: Timestamp) -> Result<Decisions, StoreError> {
+        let now = (self.time == TimeSource::Caller).then_some(now);
+        match &self.servers {
+            Servers::One(server) => {
+                let link = server.link();
+                match link.ask(Request::new(group, now)).await {
+                    Ok(mut reply) => Ok(group::decide(group, reply.now, &mut reply)),
+                    Err(failure) => Err(link.error(failure)),
                 }
             }
-            _ if answered(error) => StoreError::Refused {
-                reason: error.to_string(),
-            },
-            _ => {
-                self.link.give_up(number, &error.to_string());
-                self.link.unreachable(&error.to_string())
-            }
+            Servers::Cluster(cluster) => cluster.decide(group, now).await,
         }
     }
 }
@@ -134,8 +132,7 @@ impl Store for Redis {
         let answer = answer.unwrap_or(Err(StoreError::Timeout { budget }));
         self.observer
             .asked(started.elapsed(), answer.as_ref().map(|_| ()));
-        let mut reply = answer?;
-        let decisions = group::decide(group, reply.now, &mut reply);
+        let decisions = answer?;
         if decisions.unreadable > 0 {
             self.observer.unreadable(decisions.unreadable);
         }

@@ -7,7 +7,8 @@ use comporta::domain::check::{Binding, Charge, Check, Group};
 use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::{Micros, Timestamp};
-use comporta::store::redis::{Redis, RedisUrl, TimeSource};
+use comporta::store::key::Keys;
+use comporta::store::redis::{Redis, RedisTarget, RedisUrl, TimeSource};
 use comporta::store::{Store, StoreError, StoreObserver};
 
 use super::process::PATIENCE;
@@ -19,6 +20,7 @@ impl StoreObserver for Silent {
     fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
     fn connected(&self, _: &str) {}
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
+    fn script_sent(&self, _: &str) {}
     fn unreadable(&self, _: u32) {}
     fn degraded(&self, _: bool, _: &str) {}
     fn overflowed(&self) {}
@@ -97,7 +99,8 @@ pub async fn connect_observed(
     observer: Arc<dyn StoreObserver>,
 ) -> Redis {
     let url = RedisUrl::parse(&server.url()).expect("the URL of a server of our own");
-    let store = Redis::connect(&url, PATIENCE, time, observer);
+    let target = Arc::new(RedisTarget::from(url));
+    let store = Redis::connect(&target, PATIENCE, time, &Keys::new("test"), observer);
     let limit = limit(Algorithm::TokenBucket, 1, Unit::Second);
     let look = [check(b"connected", &limit, Hits::LOOK)];
     let deadline = far();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use comporta::domain::check::{Binding, Charge};
 use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
-use comporta::domain::time::Micros;
+use comporta::domain::time::{Micros, Timestamp};
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -83,9 +83,16 @@ impl Dice {
         }
     }
 
-    pub fn hits(&mut self, limit: &Limit) -> Hits {
+    /// Hits of any kind; an undo is of one of the moments `taken`, or of one a period before.
+    pub fn hits(&mut self, limit: &Limit, taken: [u64; 2]) -> Hits {
         let most = u64::from(limit.largest().max(1));
-        match self.below(10) {
+        match self.below(11) {
+            10 => {
+                let taken = self.pick(&taken);
+                let period = limit.period().length().get();
+                let taken = taken.saturating_sub(self.below(3) / 2 * period);
+                Hits::Undo(1 + self.magnitude(most), Timestamp::from_micros(taken))
+            }
             0 if self.one_in(2) => Hits::LOOK,
             0 => Hits::Look(self.magnitude(2 * most)),
             1 => Hits::give_back(self.magnitude(2 * most)),

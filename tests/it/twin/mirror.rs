@@ -124,8 +124,15 @@ impl Counters for MirrorAt<'_> {
             let mut log = self.0.logs.remove(&key).unwrap_or_default();
             match change {
                 Hits::Take(hits) => log.take(check.limit, hits, seen.now),
-                Hits::GiveBack(hits) => {
-                    log.give_back(check.limit, hits, seen.now);
+                Hits::GiveBack(hits) | Hits::Undo(hits, _) => {
+                    match change {
+                        Hits::Undo(_, taken) if taken != log.last() => {
+                            self.0.logs.insert(key, log);
+                            return;
+                        }
+                        Hits::Undo(_, taken) => log.undo(check.limit, hits, taken, seen.now),
+                        _ => log.give_back(check.limit, hits, seen.now),
+                    }
                     let last = log.marks().last().expect("the base");
                     lives = last.at.plus(check.limit.period().length()).since(seen.now);
                 }

@@ -37,6 +37,8 @@ struct Run {
     name: String,
     limits: Vec<Limit>,
     now: u64,
+    /// The moment of the step before.
+    before: u64,
     /// Whether its groups are decided as the reference does.
     compat: bool,
     mirror: Mirror,
@@ -62,6 +64,7 @@ impl Run {
             limits,
             name: format!("{name}{seed}"),
             compat: dice.one_in(4),
+            before: 0,
             now: match dice.below(8) {
                 // The first days there are, and the end of a February that leaps in no century but each fourth.
                 0 => dice.magnitude(8 * DAY),
@@ -91,6 +94,7 @@ impl Run {
         let period = self.limits[place].period().length().get();
         let dice = &mut self.dice;
         let now = self.now;
+        self.before = now;
         self.now = match dice.below(27) {
             0 => now.saturating_sub(dice.below(1_000_001)),
             1 => now.saturating_sub(1_000_000 + dice.below(3)),
@@ -157,7 +161,7 @@ impl Run {
                 1
             };
             for _ in 0..times {
-                let hits = self.dice.hits(limit);
+                let hits = self.dice.hits(limit, [self.before, self.now]);
                 wanted.push(Wanted {
                     place,
                     hits,

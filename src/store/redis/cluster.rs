@@ -1,0 +1,301 @@
+//! A cluster: a link to each of its primaries, and the map of who serves what, which is looked at again whenever something
+//! speaks against it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::codec::Reply;
+use super::connect::{self, Address, CONNECTING, Whereabouts};
+use super::links::Links;
+use super::meaning::Meaning;
+use super::parts::{self, Undo};
+use super::request::{Failure, Request};
+use super::slots::{SLOTS, SlotMap, slot_of};
+use super::supervisor::Supervised;
+use crate::decide::group;
+use crate::domain::check::Group;
+use crate::domain::time::Timestamp;
+use crate::domain::verdict::Decisions;
+use crate::store::StoreError;
+
+/// How often the map is looked at when nothing speaks against it.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+
+/// How often it is while something does: a failover takes its time.
+const BETWEEN_LOOKS_IN_TROUBLE: Duration = Duration::from_millis(200);
+
+/// How often one call is sent on from node to node.
+const REDIRECTIONS: u32 = 2;
+
+/// A cluster, for as long as this is kept.
+pub(super) struct Cluster {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+struct Shared {
+    /// Some nodes, for the start and for when all known ones are gone.
+    seeds: Vec<Address>,
+    links: Links,
+    view: Mutex<View>,
+    /// Something speaks against the map.
+    doubt: Notify,
+}
+
+#[derive(Default)]
+struct View {
+    map: Arc<SlotMap>,
+    links: HashMap<Address, Arc<Supervised>>,
+    /// Why there is no map.
+    reason: String,
+}
+
+impl Cluster {
+    /// Starts to look at the cluster that `seeds` belong to, on the current runtime.
+    pub(super) fn start(seeds: Vec<Address>, links: Links) -> Self {
+        let shared = Arc::new(Shared {
+            seeds,
+            links,
+            view: Mutex::new(View {
+                reason: String::from("not connected yet"),
+                ..View::default()
+            }),
+            doubt: Notify::new(),
+        });
+        let task = tokio::spawn(Arc::clone(&shared).follow()).abort_handle();
+        Self { shared, task }
+    }
+
+    /// Decides `group`, whose parts are asked at once. Nothing is asked of anybody while a node that is needed cannot be.
+    pub(super) async fn decide(
+        &self,
+        group: &Group<'_>,
+        now: Option<Timestamp>,
+    ) -> Result<Decisions, StoreError> {
+        let parts = parts::of(group);
+        if let [part] = &parts[..] {
+            let mut reply = self.shared.ask(part.slot, Request::new(group, now)).await?;
+            return Ok(group::decide(group, reply.now, &mut reply));
+        }
+        for part in &parts {
+            self.shared.must_be_closed(part.slot)?;
+        }
+        let asked = parts.iter().map(|part| {
+            let checks = part.asked();
+            let request = Request::new(
+                &Group {
+                    checks: &checks,
+                    ..*group
+                },
+                now,
+            );
+            self.shared.ask(part.slot, request)
+        });
+        let mut replies = try_join_all(asked).await?;
+        let (decisions, undone) = parts::settle(group, &parts, &mut replies);
+        if !undone.is_empty() {
+            self.take_back(group, undone, now).await;
+        }
+        Ok(decisions)
+    }
+
+    /// Takes back what parts of a refused group took, also when the caller does not wait for it.
+    async fn take_back(&self, group: &Group<'_>, undone: Vec<Undo<'_>>, now: Option<Timestamp>) {
+        let requests = undone.into_iter().map(|undo| {
+            let part = Group {
+                checks: &undo.checks,
+                ..*group
+            };
+            (undo.slot, Request::new(&part, now))
+        });
+        let requests: Vec<_> = requests.collect();
+        let shared = Arc::clone(&self.shared);
+        let taken_back = tokio::spawn(async move {
+            let asked = requests
+                .into_iter()
+                .map(|(slot, request)| shared.ask(slot, request));
+            // What cannot be taken back stays charged, as after any call whose outcome is unknown.
+            let _ = try_join_all(asked).await;
+        });
+        let _ = taken_back.await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    /// Asks whoever serves `slot`. What has not run is sent on to where a node says it belongs.
+    async fn ask(&self, slot: u16, request: Request) -> Result<Reply, StoreError> {
+        let mut request = request;
+        let mut link = self.link_of(slot)?;
+        for _ in 0..REDIRECTIONS {
+            match link.link().ask(request.clone()).await {
+                Err(Failure {
+                    meaning: Meaning::Elsewhere { address, for_once },
+                    ..
+                }) => {
+                    request.asking = for_once;
+                    if !for_once {
+                        self.doubt.notify_one();
+                    }
+                    link = self.link_to(&address);
+                }
+                other => return other.map_err(|failure| self.error(&link, failure)),
+            }
+        }
+        let answer = link.link().ask(request).await;
+        answer.map_err(|failure| self.error(&link, failure))
+    }
+
+    fn error(&self, link: &Supervised, failure: Failure) -> StoreError {
+        if matches!(failure.meaning, Meaning::Lost | Meaning::Down | Meaning::Abandon) {
+            self.doubt.notify_one();
+        }
+        link.link().error(failure)
+    }
+
+    fn must_be_closed(&self, slot: u16) -> Result<(), StoreError> {
+        let link = self.link_of(slot)?;
+        if link.link().is_closed() {
+            return Ok(());
+        }
+        self.doubt.notify_one();
+        Err(link.link().error(link.link().lost()))
+    }
+
+    fn link_of(&self, slot: u16) -> Result<Arc<Supervised>, StoreError> {
+        let view = self.view.lock();
+        let link = view.map.primary(slot).and_then(|primary| view.links.get(primary));
+        link.cloned().ok_or_else(|| {
+            self.doubt.notify_one();
+            StoreError::Unreachable {
+                endpoint: self.links.endpoint(),
+                reason: if view.reason.is_empty() {
+                    format!("no node serves slot {slot}")
+                } else {
+                    view.reason.clone()
+                },
+            }
+        })
+    }
+
+    /// The link to `address`, which may be a node that is not on the map yet.
+    fn link_to(&self, address: &Address) -> Arc<Supervised> {
+        let mut view = self.view.lock();
+        let View { map, links, .. } = &mut *view;
+        let link = links
+            .entry(address.clone())
+            .or_insert_with(|| Arc::new(self.start(address, map)));
+        Arc::clone(link)
+    }
+
+    fn start(&self, address: &Address, map: &SlotMap) -> Supervised {
+        let serves = |number: &u32| map.primary(slot_of(&self.links.probe_key(*number))) == Some(address);
+        // One in as many as there are primaries is served there; a node that serves none says where it belongs, which shows
+        // as well that it is there.
+        let number = (0..u32::from(SLOTS)).find(serves).unwrap_or_default();
+        self.links
+            .start(address.to_string(), Whereabouts::Known(address.clone()), number)
+    }
+
+    async fn follow(self: Arc<Self>) {
+        loop {
+            match self.look().await {
+                Ok(map) => self.take(map),
+                Err(reason) => {
+                    self.links.observer().connection_failed(
+                        &self.links.endpoint(),
+                        &reason,
+                        BETWEEN_LOOKS_IN_TROUBLE,
+                    );
+                    self.view.lock().reason = reason;
+                }
+            }
+            if self.is_in_trouble() {
+                sleep(BETWEEN_LOOKS_IN_TROUBLE).await;
+            } else {
+                // Doubts that come many at once are about the same.
+                let _ = timeout(BETWEEN_LOOKS, self.doubt.notified()).await;
+                sleep(BETWEEN_LOOKS_IN_TROUBLE / 4).await;
+            }
+        }
+    }
+
+    fn is_in_trouble(&self) -> bool {
+        let view = self.view.lock();
+        view.links.is_empty() || view.links.values().any(|link| !link.link().is_closed())
+    }
+
+    /// Asks every node that is known, all at once: the first answer counts.
+    async fn look(&self) -> Result<SlotMap, String> {
+        let mut nodes = self.view.lock().map.nodes().to_vec();
+        let seeds = self.seeds.iter().filter(|seed| !nodes.contains(seed)).cloned();
+        nodes.extend(seeds.collect::<Vec<_>>());
+        let mut asked: FuturesUnordered<_> = nodes
+            .into_iter()
+            .map(|node| async move {
+                let map = timeout(CONNECTING, self.look_from(&node)).await;
+                let map = map.unwrap_or_else(|_| Err(format!("no answer within {CONNECTING:?}")));
+                map.map_err(|reason| format!("{node}: {reason}"))
+            })
+            .collect();
+        let mut failures = Vec::new();
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(map) => return Ok(map),
+                Err(reason) if failures.contains(&reason) => {}
+                Err(reason) => failures.push(reason),
+            }
+        }
+        Err(format!("no node tells who serves what: {}", failures.join("; ")))
+    }
+
+    async fn look_from(&self, node: &Address) -> Result<SlotMap, String> {
+        let mut connection = connect::to(self.links.target(), node).await?;
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let answer = connect::call(&mut connection, &command)
+            .await
+            .map_err(|error| error.to_string())?;
+        SlotMap::read(&answer, node)
+            .filter(|map| !map.nodes().is_empty())
+            .ok_or_else(|| String::from("no slot is served"))
+    }
+
+    fn take(&self, map: SlotMap) {
+        let mut view = self.view.lock();
+        if *view.map == map {
+            return;
+        }
+        let View {
+            map: old,
+            links,
+            reason,
+        } = &mut *view;
+        reason.clear();
+        let gone: Vec<_> = links
+            .extract_if(|address, _| map.primaries().all(|primary| primary != address))
+            .collect();
+        for primary in map.primaries() {
+            if !links.contains_key(primary) {
+                links.insert(primary.clone(), Arc::new(self.start(primary, &map)));
+            }
+        }
+        *old = Arc::new(map);
+        drop(view);
+        drop(gone);
+    }
+}

@@ -1,0 +1,75 @@
+//! Finds out whether a server decides: the real script, as the real user, on a counter that nobody asks about.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::RedisError;
+use redis::aio::MultiplexedConnection;
+
+use super::connect;
+use super::meaning::Meaning;
+use super::request::Request;
+use super::script::Script;
+use crate::domain::check::{Binding, Charge, Check, Group};
+use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
+use crate::domain::quantity::Hits;
+use crate::domain::time::Micros;
+
+/// One call that writes.
+pub(super) struct Probe {
+    script: Arc<Script>,
+    request: Request,
+}
+
+impl Probe {
+    /// A probe that counts in `key`.
+    pub(super) fn new(script: Arc<Script>, key: &[u8]) -> Self {
+        let spec = LimitSpec {
+            name: Arc::from("probe"),
+            named: true,
+            count: u32::MAX,
+            period: Period::one(Unit::Second),
+            // What it leaves behind is gone in a millisecond.
+            algorithm: Algorithm::TokenBucket,
+            burst: None,
+            delay: Micros::ZERO,
+            calendar: true,
+        };
+        let limit = Limit::new(spec).expect("any count a second is a limit");
+        let check = Check {
+            key,
+            limit: &limit,
+            hits: Hits::take(1),
+            binding: Binding::Always,
+            charge: Charge::AllOrNothing,
+        };
+        let group = Group {
+            checks: &[check],
+            longest_wait: Micros::ZERO,
+            compat: false,
+        };
+        Self {
+            script,
+            request: Request::new(&group, None),
+        }
+    }
+
+    /// Runs it and tells how long the server took, once it knows the script.
+    ///
+    /// # Errors
+    /// What the server said instead, or how the connection ended.
+    pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> Result<Duration, RedisError> {
+        let by_hash = self.request.command("EVALSHA", self.script.hash());
+        let started = Instant::now();
+        match connect::call(connection, &by_hash).await {
+            Ok(_) => return Ok(started.elapsed()),
+            Err(error) if Meaning::of(&error) == Meaning::NoScript => {}
+            Err(error) => return Err(error),
+        }
+        let with_script = self.request.command("EVAL", self.script.source());
+        connect::call(connection, &with_script).await?;
+        let started = Instant::now();
+        connect::call(connection, &by_hash).await?;
+        Ok(started.elapsed())
+    }
+}
