@@ -62,8 +62,6 @@ struct Fault {
     losses: usize,
     /// Whether calls cannot but be decided without Redis while it lasts.
     is_felt: bool,
-    /// How soon after it has ended Redis must decide again.
-    back_within: Duration,
 }
 
 impl Fault {
@@ -73,7 +71,6 @@ impl Fault {
             name,
             losses: 0,
             is_felt: true,
-            back_within: Duration::from_secs(2),
         }
     }
 }
@@ -106,7 +103,7 @@ impl Fault {
         assert!(admitted <= promise, "{}: {admitted} of {promise}", self.name);
         assert!(degraded > 0 || !self.is_felt, "{} was not felt", self.name);
         let recovery = record.recovery.unwrap_or(Duration::MAX);
-        assert!(recovery <= self.back_within, "{}: {recovery:?}", self.name);
+        assert!(recovery <= Duration::from_secs(2), "{}: {recovery:?}", self.name);
         for connection in 0..CONNECTIONS {
             let sent = record.count(|call| call.caller == Caller::Steady && call.connection == connection);
             let charged = used(comporta, connection);
