@@ -1,6 +1,7 @@
 //! A Redis Cluster of the test's own.
 
 use super::process::poll;
+use super::proxy::Proxy;
 use super::redis::{Redis, Setup};
 
 const SLOTS: usize = 16_384;
@@ -23,12 +24,15 @@ struct Seen {
 impl Cluster {
     /// Three primaries and a replica for each: nodes 3 to 5 follow nodes 0 to 2.
     pub fn start() -> Self {
-        Self::of(3, 3)
+        Self::of(Setup::default(), 3, 3)
     }
 
-    /// So many primaries, and the first of so many replicas behind each.
-    pub fn of(primaries: usize, replicas: usize) -> Self {
-        let setup = Setup::default().with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+    /// Nodes of that kind: so many primaries, and so many replicas, which follow them in turn.
+    pub fn of(setup: Setup, primaries: usize, replicas: usize) -> Self {
+        let mut setup = setup.with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+        if setup.has_tls() {
+            setup = setup.with(&["--tls-cluster", "yes"]);
+        }
         let nodes: Vec<Redis> = (0..primaries + replicas).map(|_| setup.clone().start()).collect();
         let ids = nodes.iter().map(|node| node.ask(&["CLUSTER", "MYID"])).collect();
         let cluster = Self { nodes, ids };
@@ -84,10 +88,30 @@ impl Cluster {
         });
     }
 
-    /// Where it is, as `--store` takes it.
+    /// Where it is, as `--store` takes it, without a password.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.nodes.iter().map(Redis::address).collect();
-        format!("redis-cluster://{}", addresses.join(","))
+        format!("{}-cluster://{}", self.nodes[0].scheme(), addresses.join(","))
+    }
+
+    /// Puts a proxy in front of every node, and makes all callers go by them.
+    pub fn hide_behind_proxies(&self) -> Vec<Proxy> {
+        let hide = |node: &Redis| {
+            let proxy = Proxy::start(&node.address());
+            let address = proxy.address();
+            let (_, port) = address.split_once(':').expect("an address");
+            let () = node.ask(&["CONFIG", "SET", "cluster-announce-port", port]);
+            proxy
+        };
+        let proxies: Vec<Proxy> = self.nodes.iter().map(hide).collect();
+        poll("nodes that name the proxies", || {
+            let named = |node: &Redis| {
+                let lines: String = node.ask(&["CLUSTER", "NODES"]);
+                proxies.iter().all(|proxy| lines.contains(&proxy.address()))
+            };
+            self.up().all(named).then_some(())
+        });
+        proxies
     }
 
     /// A node.

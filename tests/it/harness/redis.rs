@@ -40,7 +40,7 @@ pub struct Setup {
     program: Program,
     arguments: Vec<String>,
     password: Option<String>,
-    tls: bool,
+    tls: Option<Vec<String>>,
 }
 
 impl Setup {
@@ -72,10 +72,15 @@ impl Setup {
     /// By TLS alone, as `server` of `certificates`, for callers that have a certificate, too. For all others add
     /// `--tls-auth-clients no`.
     pub fn tls(mut self, certificates: &Certificates) -> Self {
-        self.tls = true;
         let [certificate, key] = certificates.of("server");
-        self.with(&["--tls-cert-file", &certificate, "--tls-key-file", &key])
-            .with(&["--tls-ca-cert-file", &certificates.authority()])
+        let arguments = [
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-ca-cert-file", &certificates.authority()],
+            ["--tls-replication", "yes"],
+        ];
+        self.tls = Some(arguments.as_flattened().iter().map(ToString::to_string).collect());
+        self
     }
 
     /// Starts it on a free port.
@@ -96,22 +101,33 @@ impl Setup {
         }
     }
 
-    fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
-        let port = port.to_string();
-        let ports = if self.tls {
-            vec!["--port", "0", "--tls-port", &port]
+    /// Whether it is reached by TLS alone.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What makes a server listen on `port`, and beside it on a socket in `folder`.
+    pub(super) fn listening(&self, port: u16, folder: &Path) -> Vec<String> {
+        let socket = folder.join(SOCKET);
+        let [mut plain, port] = [0, port].map(|port| port.to_string());
+        let mut tls = self.tls.clone().unwrap_or_default();
+        if self.has_tls() {
+            tls.extend(["--tls-port".to_owned(), port]);
         } else {
-            vec!["--port", &port]
-        };
+            plain = port;
+        }
+        let socket = socket.to_str().expect("a path in UTF-8");
+        let always = ["--bind", "127.0.0.1", "--unixsocket", socket, "--port", &plain];
+        always.iter().map(ToString::to_string).chain(tls).collect()
+    }
+
+    fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
         let mut process = Process::spawn(
             Command::new(self.program.path())
-                .args(["--bind", "127.0.0.1"])
-                .args(ports)
+                .args(self.listening(port, folder))
                 .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
                 // Replicas have their copy at once, rather than in five seconds.
                 .args(["--repl-diskless-sync-delay", "0"])
-                .arg("--unixsocket")
-                .arg(folder.join(SOCKET))
                 .args(&self.arguments)
                 .current_dir(folder),
         );
@@ -168,7 +184,12 @@ impl Redis {
         }
     }
 
-    /// The same for a user of its own.
+    /// Its socket, as `--store` takes it.
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", self.folder.path().join(SOCKET).display())
+    }
+
+    /// Its port, for a user of its own.
     pub fn url_of(&self, user: &str, password: &str) -> String {
         let (scheme, password) = (self.scheme(), encoded(password));
         format!("{scheme}://{user}:{password}@{}", self.address())
@@ -179,22 +200,14 @@ impl Redis {
         self.setup.password.as_deref()
     }
 
-    fn scheme(&self) -> &'static str {
-        if self.setup.tls { "rediss" } else { "redis" }
+    /// What its URL begins with.
+    pub fn scheme(&self) -> &'static str {
+        if self.setup.has_tls() { "rediss" } else { "redis" }
     }
 
     /// A connection of its own, by the server's socket: whatever there is in front of its port is not in the way.
     pub fn connect(&self) -> redis::Connection {
-        let socket = ConnectionAddr::Unix(self.folder.path().join(SOCKET));
-        let mut settings = RedisConnectionInfo::default();
-        if let Some(password) = &self.setup.password {
-            settings = settings.set_password(password);
-        }
-        let info = socket.into_connection_info().expect("a socket of our own");
-        let client = redis::Client::open(info.set_redis_settings(settings)).expect("a server of our own");
-        client
-            .get_connection_with_timeout(PATIENCE)
-            .expect("a connection to a server of our own")
+        connect(self.folder.path(), self.password())
     }
 
     /// What it answers to a command: `["CONFIG", "SET", "maxmemory", "0"]`.
@@ -255,6 +268,20 @@ impl Redis {
             .unwrap_or_else(|| panic!("nothing of {name} in {info}"))
             .to_owned()
     }
+}
+
+/// A connection to the server whose folder it is, by its socket.
+pub(super) fn connect(folder: &Path, password: Option<&str>) -> redis::Connection {
+    let socket = ConnectionAddr::Unix(folder.join(SOCKET));
+    let mut settings = RedisConnectionInfo::default();
+    if let Some(password) = password {
+        settings = settings.set_password(password);
+    }
+    let info = socket.into_connection_info().expect("a socket of our own");
+    redis::Client::open(info.set_redis_settings(settings))
+        .expect("a server of our own")
+        .get_connection_with_timeout(PATIENCE)
+        .expect("a connection to a server of our own")
 }
 
 /// What may stand in a URL as it is, and the rest by its bytes.

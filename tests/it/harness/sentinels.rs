@@ -4,8 +4,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::process::{PATIENCE, Process, poll};
-use super::redis::{Redis, Setup, listens};
+use super::process::{Process, poll};
+use super::redis::{Redis, Setup, connect, listens};
 
 /// What the sentinels call the two.
 pub const NAME: &str = "counters";
@@ -21,7 +21,7 @@ struct Sentinel {
     _process: Process,
     port: u16,
     password: Option<&'static str>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Sentinels {
@@ -33,10 +33,12 @@ impl Sentinels {
     /// Servers of that kind, and sentinels with a password of their own.
     pub fn of(setup: Setup, password: Option<&'static str>) -> Self {
         let primary = setup.clone().start();
-        let replica = setup.replica_of(&primary).start();
+        let replica = setup.clone().replica_of(&primary).start();
         wait_for_replica(&replica);
         // Only now, for a sentinel asks for replicas when it starts, and again after ten seconds.
-        let sentinels = (0..3).map(|_| Sentinel::start(&primary, password)).collect();
+        let sentinels = (0..3)
+            .map(|_| Sentinel::start(&setup, &primary, password))
+            .collect();
         let sentinels = Self {
             servers: [primary, replica],
             sentinels,
@@ -52,10 +54,11 @@ impl Sentinels {
         sentinels
     }
 
-    /// Where they are, as `--store` takes it.
+    /// Where they are, as `--store` takes it, without any password.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.sentinels.iter().map(Sentinel::address).collect();
-        format!("redis-sentinel://{}/{NAME}", addresses.join(","))
+        let scheme = self.servers[0].scheme();
+        format!("{scheme}-sentinel://{}/{NAME}", addresses.join(","))
     }
 
     /// A server: at first 0 is the primary and 1 its replica.
@@ -107,7 +110,7 @@ fn wait_for_replica(server: &Redis) {
 }
 
 impl Sentinel {
-    fn start(primary: &Redis, password: Option<&'static str>) -> Self {
+    fn start(setup: &Setup, primary: &Redis, password: Option<&'static str>) -> Self {
         let address = primary.address();
         let (host, port) = address.split_once(':').expect("an address");
         let mut text = format!(
@@ -131,7 +134,8 @@ sentinel failover-timeout {NAME} 5000
             let mut process = Process::spawn(
                 Command::new("redis-server")
                     .arg(file)
-                    .args(["--sentinel", "--bind", "127.0.0.1", "--port", &port.to_string()])
+                    .arg("--sentinel")
+                    .args(setup.listening(port, folder.path()))
                     .current_dir(folder.path()),
             );
             if listens(&mut process, "+monitor master") {
@@ -139,7 +143,7 @@ sentinel failover-timeout {NAME} 5000
                     _process: process,
                     port,
                     password,
-                    _folder: folder,
+                    folder,
                 };
             }
         }
@@ -162,15 +166,7 @@ sentinel failover-timeout {NAME} 5000
     }
 
     fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
-        let password = self
-            .password
-            .map(|password| format!(":{password}@"))
-            .unwrap_or_default();
-        let client = redis::Client::open(format!("redis://{password}{}", self.address()))
-            .expect("a sentinel of our own");
-        let mut connection = client
-            .get_connection_with_timeout(PATIENCE)
-            .expect("a connection to a sentinel of our own");
+        let mut connection = connect(self.folder.path(), self.password);
         redis::cmd("SENTINEL")
             .arg(command)
             .query(&mut connection)

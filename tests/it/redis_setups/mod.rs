@@ -1,4 +1,8 @@
-//! Redis as it is found: behind passwords, with few rights, old and new.
+//! Redis as it is found: behind passwords and TLS, with few rights, old and new, as a cluster and with sentinels.
+
+mod cluster;
+mod sentinels;
+mod tls;
 
 use crate::harness::comporta::{Comporta, request};
 use crate::harness::process::poll;
@@ -22,7 +26,12 @@ descriptors:
 ";
 
 fn serve(url: &str) -> Comporta {
-    let flags = [
+    serve_with(url, &[])
+}
+
+/// With more flags.
+fn serve_with(url: &str, flags: &[&str]) -> Comporta {
+    let strict = [
         "--store",
         url,
         "--store-budget",
@@ -30,7 +39,7 @@ fn serve(url: &str) -> Comporta {
         "--on-store-failure",
         "error",
     ];
-    Comporta::serve_text(POLICY, &flags)
+    Comporta::serve_text(POLICY, &[&strict, flags].concat())
 }
 
 /// Spends a budget, gives some of it back and spends that.
@@ -74,6 +83,14 @@ fn passwords_of_any_characters_get_in() {
             "{printed}"
         );
     }
+}
+
+#[test]
+fn a_socket_in_place_of_a_port() {
+    let redis = Redis::start();
+    uses(&serve(&format!("{}?db=2", redis.socket_url())));
+    assert!(redis.keys().is_empty());
+    assert!(redis.info("db2").starts_with("keys="));
 }
 
 #[test]
