@@ -16,6 +16,7 @@ use std::time::Duration;
 use comporta::domain::check::Group;
 use comporta::domain::limit::Algorithm;
 use comporta::domain::time::{Micros, Timestamp};
+use comporta::store::fallback::Degradation;
 use comporta::store::memory::Memory;
 use comporta::store::redis::{codec, script};
 use comporta::store::{StoreError, StoreObserver};
@@ -52,7 +53,7 @@ impl StoreObserver for Silent {
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
     fn script_sent(&self, _: &str) {}
     fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: bool, _: &str) {}
+    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
 }
 

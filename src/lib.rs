@@ -75,6 +75,19 @@
 //! * `shard_by` leaves the domain between the braces, in front of the one entry: a client's counters share a slot within
 //!   a domain, and clients of the same name in two domains need not.
 //! * A sliding log read by a clock that was set back counts marks of the future as made now.
+//! * While the shared store cannot decide, a check that `on_store_failure` denies stands in its group as a limit of zero, and
+//!   one that it allows not at all, but that it keeps other quotas from refusing. So the embedded store decides what is
+//!   left as any group, and a denied request charges nothing. A limit of zero needs no store: it refuses whatever the
+//!   choice.
+//! * The ceiling of a process without its store counts requests and not hits, for it protects what is behind. It is one
+//!   more check of the group, so what is refused takes no room below it; a look sees it and takes none.
+//! * What refuses a caller for want of the store is a problem of the type `temporary-reduced-capacity`, without the figures
+//!   and the advice of the limit, for nobody knows whether that is spent. Beside a limit that is, `Retry-After` is the wait
+//!   that is known.
+//! * An `error` counts for rules that are only watched, too, as it is no verdict: a policy, or flags, that say both earn a
+//!   warning.
+//! * One outage is one event for the whole process, whichever core meets it. It ends when the store has not failed for a
+//!   second, so at the first call after that.
 //! * State that a clock set back has left in the future is written again as of now by whatever meets it, a refusal or a
 //!   look included: left alone, a spent counter would stand still until the clock has caught up.
 

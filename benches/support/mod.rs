@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use comporta::domain::check::{Binding, Charge, Check};
+use comporta::domain::check::{Binding, Charge, Check, OnStoreFailure};
 use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::Micros;
@@ -41,6 +41,7 @@ pub fn take<'a>(key: &'a [u8], limit: &'a Limit) -> Check<'a> {
         hits: Hits::take(1),
         binding: Binding::Always,
         charge: Charge::AllOrNothing,
+        on_store_failure: OnStoreFailure::Local,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Puts the program together: the only file that names concrete stores.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -11,16 +12,16 @@ use serde_json::Value;
 
 use super::key_secret::{self, KeySecretError};
 use super::mounts;
-use super::settings::{OnStoreFailure, Settings, StoreSettings};
+use super::settings::{Settings, StoreSettings};
 use super::sources::{self, Source};
 use super::watch::Watch;
 use crate::clock::{Clock, SystemClock};
-use crate::domain::check::Group;
+use crate::domain::check::{Group, OnStoreFailure};
 use crate::domain::time::Timestamp;
 use crate::domain::verdict::Decisions;
 use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
-use crate::service::admin::{MetricsPage, Operators};
+use crate::service::admin::{Background, MetricsPage, Operators};
 use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
@@ -28,11 +29,12 @@ use crate::service::options::LimiterOptions;
 use crate::service::reload::{self, Reloader};
 use crate::service::server::{Bound, ServerError};
 use crate::service::source::{Hints, PolicySource};
-use crate::store::fallback::Fallback;
+use crate::store::fallback::{Fallback, Standby};
+use crate::store::instances::Instances;
 use crate::store::key::Keys;
 use crate::store::memory::Memory;
-use crate::store::redis::{Redis, TimeSource};
-use crate::store::{Store, StoreError, StoreObserver};
+use crate::store::redis::{Heartbeat, Redis, TimeSource};
+use crate::store::{Store, StoreError};
 use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 
 /// A server that is bound and knows its policy, but answers nothing yet.
@@ -131,10 +133,15 @@ impl App {
         let (rules, domains) = (policies.limit_count(), policies.policies().len());
         let hash = reload::hex(policies.hash());
         // One more than answers gateways: scripts ask on the operators' port.
-        let metrics = Arc::new(Metrics::new(workers + 1));
+        let instances = settings.instances.map(Instances::fixed).unwrap_or_default();
+        let metrics = Arc::new(Metrics::new(workers + 1).showing(instances.clone()));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
-        let operators = operators(&settings, hints, &policies, &sources, &metrics);
-        let stores = Stores::new(&settings, keys.clone(), Arc::clone(&metrics));
+        let mut operators = operators(&settings, hints, &policies, &sources, &metrics);
+        if let StoreSettings::Redis { target, .. } = &settings.store {
+            let heartbeat = Heartbeat::new(Arc::clone(target), &keys, instances.clone());
+            operators.background = beside(operators.background, heartbeat.run());
+        }
+        let stores = Stores::new(&settings, keys.clone(), instances, Arc::clone(&metrics));
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {
@@ -152,6 +159,16 @@ impl App {
         tracing::info!(%grpc, %admin, workers, rules, domains, hash, "ready");
         Ok(running.run(shutdown).await?)
     }
+}
+
+/// `main`, and for as long as it runs what does not end by itself.
+fn beside(main: Background, other: impl Future<Output = Infallible> + Send + 'static) -> Background {
+    Box::pin(async move {
+        tokio::select! {
+            () = main => {}
+            never = other => match never {},
+        }
+    })
 }
 
 /// What operators see, and beside it the watch over the policy's files.
@@ -221,6 +238,12 @@ fn warn_of(options: &LimiterOptions) {
     if options.modes.shadow {
         tracing::warn!("nothing is refused: every rule is only watched (--shadow)");
     }
+    if options.modes.shadow && options.on_store_failure == OnStoreFailure::Error {
+        tracing::warn!(
+            "while Redis cannot decide, requests are errors although nothing is to be refused (--shadow): with \
+             --on-store-failure allow they pass"
+        );
+    }
     let shows_names = matches!(options.headers, Some(HeaderStyle::Draft03 | HeaderStyle::Both));
     if options.names.are_chosen() && !shows_names {
         tracing::warn!(
@@ -272,32 +295,29 @@ fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Res
 /// Makes the store of each core.
 struct Stores {
     settings: StoreSettings,
-    /// Shared by all cores: the store itself, or what stands in for it.
+    /// Shared by all cores.
     local: Memory,
     keys: Keys,
+    /// The same counters, where they stand in for the shared store.
+    standby: Arc<Standby>,
     metrics: Arc<Metrics>,
 }
 
 impl Stores {
-    fn new(settings: &Settings, keys: Keys, metrics: Arc<Metrics>) -> Self {
-        let local = Memory::new(settings.max_counters, metrics.store_observer(0));
+    fn new(settings: &Settings, keys: Keys, instances: Instances, metrics: Arc<Metrics>) -> Self {
+        let observer = metrics.store_observer(0);
+        let local = Memory::new(settings.max_counters, Arc::clone(&observer));
         let store = settings.store.clone();
         match &store {
             StoreSettings::Memory => tracing::info!("counters live in this process"),
-            StoreSettings::Redis {
-                target, on_failure, ..
-            } => {
+            StoreSettings::Redis { target, .. } => {
                 tracing::info!(store = %target.url(), "counters live in Redis");
-                if matches!(on_failure, OnStoreFailure::Local { instances: None }) {
-                    tracing::warn!(
-                        "while Redis cannot decide, this instance grants the whole of every budget by itself: say how \
-                         many instances share it with --instances"
-                    );
-                }
             }
         }
+        let ceiling = settings.fallback_ceiling.clone();
         Self {
             settings: store,
+            standby: Arc::new(Standby::new(local.clone(), instances, ceiling, observer)),
             local,
             keys,
             metrics,
@@ -306,29 +326,17 @@ impl Stores {
 
     /// The store of `core`. Must be called inside its runtime: its connection lives there.
     fn for_core(&self, core: usize) -> Stack {
-        let StoreSettings::Redis {
-            target,
-            budget,
-            on_failure,
-        } = &self.settings
-        else {
+        let StoreSettings::Redis { target, budget } = &self.settings else {
             return Stack::Memory(self.local.clone());
         };
-        let observer: Arc<dyn StoreObserver> = self.metrics.store_observer(core);
         let redis = Redis::connect(
             target,
             *budget,
             TimeSource::Store,
             &self.keys,
-            Arc::clone(&observer),
+            self.metrics.store_observer(core),
         );
-        match on_failure {
-            OnStoreFailure::Error => Stack::Redis(redis),
-            OnStoreFailure::Local { instances } => {
-                let instances = instances.map_or(1, std::num::NonZeroU32::get);
-                Stack::Fallback(Fallback::new(redis, self.local.clone(), instances, observer))
-            }
-        }
+        Stack::Redis(Fallback::new(redis, Arc::clone(&self.standby)))
     }
 }
 
@@ -336,8 +344,7 @@ impl Stores {
 #[derive(Clone)]
 enum Stack {
     Memory(Memory),
-    Redis(Redis),
-    Fallback(Fallback<Redis>),
+    Redis(Fallback<Redis>),
 }
 
 impl Store for Stack {
@@ -350,7 +357,6 @@ impl Store for Stack {
         match self {
             Self::Memory(store) => store.decide(group, now, deadline).await,
             Self::Redis(store) => store.decide(group, now, deadline).await,
-            Self::Fallback(store) => store.decide(group, now, deadline).await,
         }
     }
 }

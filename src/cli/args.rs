@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 
 use super::deployment::StoreArgs;
 use super::settings;
-use crate::domain::check::Charge;
+use crate::domain::check::{Charge, OnStoreFailure};
 use crate::policy::Assumed;
 
 /// The command line.
@@ -94,18 +94,25 @@ pub struct ServeArgs {
     )]
     pub store_budget: String,
 
-    /// While Redis cannot decide: decide in this process by its share of each budget, or answer with an error
+    /// While Redis cannot decide, for rules that do not say: decide in this process by its share of each budget, let
+    /// pass, refuse, or answer with an error, so that the gateway does as it is configured
     #[arg(
         long,
-        value_name = "local|error",
+        value_name = "local|allow|deny|error",
         env = "COMPORTA_ON_STORE_FAILURE",
         default_value = "local"
     )]
     pub on_store_failure: String,
 
-    /// How many instances share the Redis; each takes that part of a budget when it decides by itself
+    /// How many instances share the Redis; each takes that part of a budget when it decides by itself. When not given, they
+    /// hear each other through Redis
     #[arg(long, value_name = "N", env = "COMPORTA_INSTANCES")]
     pub instances: Option<String>,
+
+    /// The most requests that this instance lets through while Redis cannot decide, all rules together, such as
+    /// 5000/second: at once, and then so many more in each period. None are held to it where no rule could refuse them
+    #[arg(long, value_name = "RATE", env = "COMPORTA_FALLBACK_CEILING")]
+    pub fallback_ceiling: Option<String>,
 
     /// In front of every key in Redis
     #[arg(
@@ -238,6 +245,10 @@ pub struct ExplainArgs {
     /// How many instances share the budgets, for what holds while Redis is gone
     #[arg(long, value_name = "N", value_parser = settings::instances)]
     pub instances: Option<NonZeroU32>,
+
+    /// What `serve` is told of rules that do not say what holds while Redis is gone
+    #[arg(long, value_name = "local|allow|deny|error", value_parser = settings::on_store_failure)]
+    pub on_store_failure: Option<OnStoreFailure>,
 
     /// What files are taken to say
     #[command(flatten)]

@@ -104,7 +104,14 @@ fn show(args: &CallArgs, reply: &Reply, out: &mut impl Write) -> io::Result<()> 
 fn as_line(descriptor: &str, status: &ReplyStatus, reply: &Reply) -> String {
     let verdict = word(status.verdict);
     let Some(limit) = &status.limit else {
-        return format!("{verdict:<4}  {descriptor}  no limit");
+        let why = match (status.verdict, status.reset_secs) {
+            (Verdict::UnderLimit, _) => String::from("no limit"),
+            (Verdict::OverLimit, None) => String::from("its limit cannot be checked now"),
+            (Verdict::OverLimit, Some(seconds)) => {
+                format!("less than usual passes now, try again in {seconds} s")
+            }
+        };
+        return format!("{verdict:<4}  {descriptor}  {why}");
     };
     let seconds = status.reset_secs.unwrap_or_default();
     let when = match status.verdict {
@@ -243,6 +250,21 @@ mod tests {
                 ..status(Verdict::UnderLimit, 1)
             },
             "ok    client=a  no limit",
+        );
+        check(
+            &ReplyStatus {
+                limit: None,
+                ..status(Verdict::OverLimit, 1)
+            },
+            "over  client=a  less than usual passes now, try again in 12 s",
+        );
+        check(
+            &ReplyStatus {
+                limit: None,
+                reset_secs: None,
+                ..status(Verdict::OverLimit, 1)
+            },
+            "over  client=a  its limit cannot be checked now",
         );
     }
 

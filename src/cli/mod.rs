@@ -3,6 +3,7 @@
 pub mod app;
 pub mod args;
 mod call;
+mod ceiling;
 pub mod check;
 mod deployment;
 mod descriptor;

@@ -10,8 +10,10 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::args::ServeArgs;
+use super::ceiling::ceiling;
 use super::deployment;
-use crate::domain::limit::MOST_INSTANCES;
+use crate::domain::check::OnStoreFailure;
+use crate::domain::limit::{Limit, MOST_INSTANCES};
 use crate::policy::Assumed;
 use crate::service::field::{DraftNames, FieldName};
 use crate::service::headers::HeaderStyle;
@@ -31,6 +33,10 @@ pub struct Settings {
     pub admin: SocketAddr,
     /// Where counters live.
     pub store: StoreSettings,
+    /// How many instances share a store, if that was said.
+    pub instances: Option<NonZeroU32>,
+    /// How many requests pass while a shared store cannot decide, if not as many as rules let.
+    pub fallback_ceiling: Option<Limit>,
     /// The most counters kept in this process.
     pub max_counters: usize,
     /// In front of every counter's key.
@@ -62,21 +68,7 @@ pub enum StoreSettings {
         target: Arc<RedisTarget>,
         /// The longest one decision may take there.
         budget: Duration,
-        /// Who decides when it cannot.
-        on_failure: OnStoreFailure,
     },
-}
-
-/// Who decides when the shared store cannot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnStoreFailure {
-    /// This process, by its share of each budget.
-    Local {
-        /// How many instances share; one is assumed when absent.
-        instances: Option<NonZeroU32>,
-    },
-    /// Nobody: the gateway gets an error and does as it is configured.
-    Error,
 }
 
 /// Everything that is wrong with what was typed.
@@ -107,8 +99,9 @@ impl Settings {
             .map_err(|mistakes| read.mistakes.extend(mistakes))
             .ok();
         let budget = read.value("store-budget", &args.store_budget, positive);
-        let local = read.value("on-store-failure", &args.on_store_failure, decides_locally);
+        let on_store_failure = read.value("on-store-failure", &args.on_store_failure, on_store_failure);
         let instances = read.optional("instances", args.instances.as_deref(), instances);
+        let ceiling = read.optional("fallback-ceiling", args.fallback_ceiling.as_deref(), ceiling);
         let max_counters = read.value("max-counters", &args.max_counters, number);
         let headers = read.optional("headers", args.headers.as_deref(), headers);
         let limit = read.optional("header-limit", args.header_limit.as_deref(), field_name);
@@ -134,15 +127,10 @@ impl Settings {
                     Some(target) => StoreSettings::Redis {
                         target,
                         budget: budget?,
-                        on_failure: if local? {
-                            OnStoreFailure::Local {
-                                instances: instances?,
-                            }
-                        } else {
-                            OnStoreFailure::Error
-                        },
                     },
                 },
+                instances: instances?,
+                fallback_ceiling: ceiling?,
                 max_counters: usize::try_from(max_counters?.get()).unwrap_or(usize::MAX),
                 key_prefix: key_prefix?,
                 key_secret_file: args.key_secret_file,
@@ -158,6 +146,7 @@ impl Settings {
                         quota: args.quota,
                     },
                     unknown_domain: unknown_domain?,
+                    on_store_failure: on_store_failure?,
                 },
                 server: ServerOptions {
                     workers: workers?.unwrap_or_else(processors),
@@ -226,8 +215,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("`{text}` is no address with a port, such as 127.0.0.1:8081 or [::]:8081"))
 }
 
-fn decides_locally(text: &str) -> Result<bool, String> {
-    one_of(text, &[("local", true), ("error", false)])
+/// What holds while the shared store cannot decide.
+pub(super) fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {
+    one_of(text, &OnStoreFailure::ALL.map(|choice| (choice.name(), choice)))
 }
 
 fn unknown_domain(text: &str) -> Result<UnknownDomain, String> {
@@ -359,6 +349,7 @@ mod tests {
             "--headers=none",
             "--header-reset=when: soon",
             "--on-store-failure=open",
+            "--fallback-ceiling=many",
             "--connection-age=soon",
             "--key-prefix=",
         ])
@@ -366,7 +357,7 @@ mod tests {
         .to_string();
         assert!(!mistakes.contains("secret"), "{mistakes}");
         let lines: Vec<_> = mistakes.lines().collect();
-        assert_eq!(lines.len(), 10, "{mistakes}");
+        assert_eq!(lines.len(), 11, "{mistakes}");
         assert_eq!(
             lines[0],
             "--grpc: `8081` is no address with a port, such as 127.0.0.1:8081 or [::]:8081"

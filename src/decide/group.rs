@@ -184,7 +184,7 @@ fn read(
 
 /// How what `check` asks fits into what was seen.
 fn fit(group: &Group<'_>, check: &Check<'_>, seen: &Seen) -> Fit {
-    if matches!(check.hits, Hits::GiveBack(_) | Hits::Undo(..)) {
+    if check.hits.gives_back() {
         return Fit::Now;
     }
     let fit = seen.fit(

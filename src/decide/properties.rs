@@ -15,7 +15,7 @@ use super::Fit;
 use super::group::{Counters, Stored, decide};
 use super::sliding_log::Log;
 use super::state::{Seen, State};
-use crate::domain::check::{Binding, Charge, Check, Group};
+use crate::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Grid, Limit, LimitSpec, Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
@@ -88,6 +88,7 @@ fn check(limit: &Limit, hits: Hits) -> Check<'_> {
         hits,
         binding: Binding::Always,
         charge: Charge::AllOrNothing,
+        on_store_failure: OnStoreFailure::Local,
     }
 }
 

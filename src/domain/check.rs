@@ -28,6 +28,35 @@ pub enum Charge {
     Always,
 }
 
+/// What becomes of a check while the shared store cannot decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnStoreFailure {
+    /// It is decided in this process, by its share of the limit.
+    #[default]
+    Local,
+    /// It fits, and nothing is counted.
+    Allow,
+    /// It does not fit.
+    Deny,
+    /// Its whole group is an error.
+    Error,
+}
+
+impl OnStoreFailure {
+    /// Every choice, in the order of the documentation.
+    pub const ALL: [Self; 4] = [Self::Local, Self::Allow, Self::Deny, Self::Error];
+
+    /// The word in policies and settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// One counter, the limit it is held to, and what is asked of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
@@ -41,6 +70,8 @@ pub struct Check<'a> {
     pub binding: Binding,
     /// When it is charged.
     pub charge: Charge,
+    /// What becomes of it while the shared store cannot decide.
+    pub on_store_failure: OnStoreFailure,
 }
 
 impl Check<'_> {

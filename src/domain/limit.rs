@@ -443,6 +443,18 @@ impl Limit {
         }
     }
 
+    /// This limit, but that nothing is ever let in.
+    #[must_use]
+    pub fn closed(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            count: 0,
+            capacity: 0,
+            largest: 0,
+            ..*self
+        }
+    }
+
     /// This limit shared evenly by `instances`, at most [`MOST_INSTANCES`], that cannot see each other, as a bucket: the
     /// rate divided exactly, or down where that is slower than can be counted, but to one hit in 285 years at least; the
     /// capacity divided down but at least one, and a call that only the whole limit can hold passes an empty bucket

@@ -52,6 +52,11 @@ impl Hits {
         }
     }
 
+    /// Whether hits come back.
+    pub const fn gives_back(self) -> bool {
+        matches!(self, Self::GiveBack(_) | Self::Undo(..))
+    }
+
     /// These hits, each counted `cost` times.
     #[must_use]
     pub const fn times(self, cost: u32) -> Self {

@@ -24,6 +24,18 @@ pub enum Reason {
     TooManyHits,
     /// The limit is zero.
     Blocked,
+    /// The shared store cannot decide, and the rule says what holds then. Nobody knows how much is used.
+    StoreFailed,
+    /// The shared store cannot decide, and this process admits no more for now by itself. The waits are those until it
+    /// does.
+    Ceiling,
+}
+
+impl Reason {
+    /// Whether the figures beside it are those of the limit.
+    pub const fn has_figures(self) -> bool {
+        !matches!(self, Self::StoreFailed | Self::Ceiling)
+    }
 }
 
 /// What is decided about one check. Durations are rounded up, so that nobody who waits them returns too early.
@@ -52,8 +64,8 @@ pub struct Decisions {
     pub checks: SmallVec<[Decision; 2]>,
     /// Whether a binding check did not fit. What was not charged whatever the verdict was then not charged.
     pub refused: bool,
-    /// Decided without the shared store.
-    pub degraded: bool,
+    /// Decided without the shared store: why, in a short, fixed word.
+    pub degraded: Option<&'static str>,
     /// How many counters held something that no version of this service writes; they were taken as empty.
     pub unreadable: u32,
 }

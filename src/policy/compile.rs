@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::domain::check::{Binding, Charge};
+use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::Algorithm;
 
 use super::budget::{Budget, Manner, Share, Site};
@@ -64,6 +64,7 @@ fn policy(
         Charge::AllOrNothing
     };
     let charge = assumed.charge.unwrap_or(usual);
+    let on_store_failure = defaults.on_store_failure.map(|choice| choice.value);
     let shard_by = shard::key(documents, report);
     let mut compiler = Compiler {
         tables: &tables,
@@ -89,7 +90,7 @@ fn policy(
     Policy {
         domain: Bytes::copy_from_slice(domain.as_bytes()),
         compat: manner.compat,
-        overrides: overrides(rules.len(), charge),
+        overrides: overrides(rules.len(), charge, on_store_failure),
         shard_by,
         secret_keys: secret::keys(documents),
         rules,
@@ -98,7 +99,7 @@ fn policy(
 }
 
 /// The rule of limits that come with a request and have no other.
-fn overrides(index: usize, charge: Charge) -> Rule {
+fn overrides(index: usize, charge: Charge, on_store_failure: Option<OnStoreFailure>) -> Rule {
     Rule {
         index,
         path: Arc::from("override"),
@@ -107,6 +108,7 @@ fn overrides(index: usize, charge: Charge) -> Rule {
         quota_mode: false,
         binding: Binding::Always,
         charge,
+        on_store_failure,
         cost: 1,
         advice: None,
         metadata: None,
@@ -224,6 +226,7 @@ impl Compiler<'_> {
         if let Some(cost) = settings.cost {
             lint::cost(cost, &budget, self.report);
         }
+        lint::store_failure(limits.place, nodes.last(), settings, &budget, self.report);
         let uncounted = uncounted(nodes, &budget);
         if uncounted.count_ones() as usize == nodes.len() {
             self.report
@@ -254,6 +257,7 @@ impl Compiler<'_> {
             quota_mode,
             binding,
             charge,
+            on_store_failure: settings.on_store_failure.map(|choice| choice.value),
             cost: settings.cost.map_or(1, |cost| cost.value),
             advice: settings.advice.as_ref().map(|advice| Arc::clone(&advice.value)),
             metadata: settings

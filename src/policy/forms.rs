@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::domain::check::Charge;
+use crate::domain::check::{Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Period};
 use crate::domain::time::Micros;
 
@@ -87,6 +87,7 @@ pub(super) struct Settings {
     pub charge: Option<Located<Charge>>,
     /// The longest delay; zero refuses at once.
     pub on_excess: Option<Located<Micros>>,
+    pub on_store_failure: Option<Located<OnStoreFailure>>,
     /// Only in `defaults`.
     pub algorithm: Option<Located<Algorithm>>,
 }
@@ -106,6 +107,7 @@ impl Settings {
             advice: self.advice.clone().or_else(|| defaults.advice.clone()),
             charge: self.charge.or(defaults.charge),
             on_excess: self.on_excess.or(defaults.on_excess),
+            on_store_failure: self.on_store_failure.or(defaults.on_store_failure),
             algorithm: defaults.algorithm,
         }
     }

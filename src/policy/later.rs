@@ -12,7 +12,6 @@ use super::settings::one_of;
 /// Refuses what a node, or `defaults`, asks for in vain. What is done anyway may be asked for.
 pub(super) fn refuse(section: &Section<'_>, report: &mut Report) {
     enforce(section, report);
-    on_store_failure(section, report);
     accuracy(section, report);
 }
 
@@ -20,19 +19,10 @@ fn enforce(section: &Section<'_>, report: &mut Report) {
     let share = section
         .get("enforce")
         .and_then(|node| report.parse("enforce", node, percent));
-    if share.is_some_and(|share| share.value < 100) {
-        not_supported("enforce", section, report);
-    }
-}
-
-fn on_store_failure(section: &Section<'_>, report: &mut Report) {
-    let words = [("local", ()), ("allow", ()), ("deny", ()), ("error", ())];
-    let key = "on_store_failure";
-    let word = section
-        .get(key)
-        .and_then(|node| report.parse(key, node, |text| one_of(text, &words)));
-    if word.is_some() {
-        not_supported(key, section, report);
+    if share.is_some_and(|share| share.value < 100)
+        && let Some(place) = section.place_of("enforce")
+    {
+        report.error(place, "`enforce` is not supported by this version");
     }
 }
 
@@ -73,12 +63,6 @@ fn lease_of(node: &Node, report: &mut Report) {
     }
     if let Some(node) = section.get("ttl") {
         report.parse("ttl", node, duration);
-    }
-}
-
-fn not_supported(key: &str, section: &Section<'_>, report: &mut Report) {
-    if let Some(place) = section.place_of(key) {
-        report.error(place, format!("`{key}` is not supported by this version"));
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::domain::check::OnStoreFailure;
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
 
 use super::budget::{Budget, Share};
-use super::forms::{NodeForm, ValuesForm};
+use super::forms::{NodeForm, Settings, ValuesForm, is_set};
 use super::merge::{Leads, Merged, Normalizers, Written};
 use super::node::{Located, Place, shown};
 use super::path::shown_values;
@@ -140,6 +141,10 @@ fn without_effect(form: &NodeForm, report: &mut Report) {
         ("advice", settings.advice.as_ref().map(|advice| advice.place)),
         ("charge", settings.charge.map(|charge| charge.place)),
         ("on_excess", settings.on_excess.map(|excess| excess.place)),
+        (
+            "on_store_failure",
+            settings.on_store_failure.map(|choice| choice.place),
+        ),
     ];
     for (key, place) in places {
         if let Some(place) = place {
@@ -214,6 +219,34 @@ fn raw_forwarded_for(form: &NodeForm, normalizers: &Normalizers, report: &mut Re
             .hint(
                 "use the gateway's `remote_address`, or `normalize: { forwarded_for: { trusted_hops: N } }`",
             );
+    }
+}
+
+/// Looks at what a rule, whose limits are at `place`, and its node or `defaults` say of a store that fails.
+pub(super) fn store_failure(
+    place: Place,
+    node: Option<&&NodeForm>,
+    settings: &Settings,
+    budget: &Budget,
+    report: &mut Report,
+) {
+    let own = node.and_then(|node| node.settings.on_store_failure);
+    if budget.shares().flat_map(Share::held).next().is_none() {
+        if let Some(choice) = own {
+            let message = "`on_store_failure` has no effect on a rule that is `unlimited`";
+            report.warning(choice.place, message);
+        }
+        return;
+    }
+    let error = settings
+        .on_store_failure
+        .filter(|choice| choice.value == OnStoreFailure::Error && is_set(settings.shadow_mode));
+    if let Some(choice) = error {
+        let message = "this rule is only watched, but while Redis is gone each of its requests is an error";
+        report
+            .warning(place, message)
+            .hint("write `on_store_failure: allow` beside `shadow_mode`")
+            .also(choice.place, "by what is said here");
     }
 }
 

@@ -18,6 +18,7 @@
 //!   comes to a limit that knows no slot in the future: such a limit says `on_excess: reject`.
 //! - `secret` on one node makes its key secret in the whole domain. What the policy says of such values is matched as it
 //!   is written and left out of rules' paths, and so of limits' names.
+//! - What `defaults` say of `on_store_failure` holds for limits that requests bring along where no rule is, too.
 //! - Under `compat` a `rate_limit` without `requests_per_unit` is 0, as in the reference; else it is an error.
 
 mod budget;
@@ -43,7 +44,7 @@ mod path;
 mod pattern;
 mod plans;
 pub mod problem;
-mod rate;
+pub mod rate;
 pub(crate) mod reading;
 mod replaces;
 pub mod schema;
@@ -65,7 +66,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::domain::check::{Binding, Charge};
+use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::descriptor::Entry;
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
@@ -329,6 +330,8 @@ pub struct Rule {
     pub binding: Binding,
     /// When its checks are charged.
     pub charge: Charge,
+    /// What becomes of its checks while the shared store cannot decide; as the process is told where it does not say.
+    pub on_store_failure: Option<OnStoreFailure>,
     /// Multiplies the hits of what reaches this rule.
     pub cost: u32,
     /// A sentence for the refused caller.

@@ -15,6 +15,17 @@ const LETTERS: [(&str, Unit); 5] = [
     ("w", Unit::Week),
 ];
 
+/// Count and period of a rate that is written as in a policy: `100/15m`.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub fn parse(text: &str) -> Result<(u32, Period), String> {
+    rate(text).map_err(|fault| match fault.hint {
+        Some(hint) => format!("{}: {hint}", fault.message),
+        None => fault.message,
+    })
+}
+
 /// Count and period of `<count>/<period>`.
 pub(super) fn rate(text: &str) -> Result<(u32, Period), Fault> {
     let Some((count, span)) = text.split_once('/') else {

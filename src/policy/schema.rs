@@ -10,6 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::domain::check::OnStoreFailure;
 use crate::domain::limit::{Algorithm, Unit};
 
 use super::keys::Level;
@@ -112,7 +113,7 @@ fn shape(key: &str) -> Option<Value> {
         "charge" => one_of(["all_or_nothing", "each", "always"]),
         "enforce" | "share" => percent(),
         "on_excess" => excess(),
-        "on_store_failure" => one_of(["local", "allow", "deny", "error"]),
+        "on_store_failure" => one_of(OnStoreFailure::ALL.map(OnStoreFailure::name)),
         "accuracy" => accuracy(),
         "rate" => rate(),
         "unit" => any_case(&Unit::ALL.map(Unit::name)),
@@ -157,7 +158,9 @@ fn purpose(key: &str) -> Option<&'static str> {
         "charge" => "When hits are charged: if the request passes, if they fit, or whatever the verdict.",
         "enforce" => "The share of callers whom the rule can refuse.",
         "on_excess" => "What happens to what does not fit: `reject`, or wait for at most `delay`.",
-        "on_store_failure" => "Who decides while Redis cannot.",
+        "on_store_failure" => {
+            "What holds while Redis cannot decide: this instance's share of the budget, pass, refuse, or an error for the gateway."
+        }
         "accuracy" => "`exact`, or a lease of hits that an instance spends by itself.",
         "rate" => "So many hits per period: 100/minute, 100/15m.",
         "unit" => "The period, for `requests_per_unit`.",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::check::Charge;
+use crate::domain::check::{Charge, OnStoreFailure};
 
 use super::excess::on_excess;
 use super::forms::Settings;
@@ -54,8 +54,15 @@ pub(super) fn of(section: &Section<'_>, report: &mut Report) -> Settings {
             .get("charge")
             .and_then(|node| report.parse("charge", node, |text| one_of(text, &CHARGES))),
         on_excess,
+        on_store_failure: section
+            .get("on_store_failure")
+            .and_then(|node| report.parse("on_store_failure", node, on_store_failure)),
         algorithm: None,
     }
+}
+
+fn on_store_failure(text: &str) -> Result<OnStoreFailure, Fault> {
+    one_of(text, &OnStoreFailure::ALL.map(|choice| (choice.name(), choice)))
 }
 
 fn metadata(node: &Node, report: &mut Report) -> Option<Located<Arc<Metadata>>> {

@@ -35,8 +35,11 @@ pub struct Operators {
     /// Writes what `/policy` shows, as JSON.
     pub policy: Arc<dyn Fn() -> String + Send + Sync>,
     /// Runs beside the pages, away from the cores that serve calls. If it ends by itself, so does the server.
-    pub background: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub background: Background,
 }
+
+/// What runs beside the pages.
+pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves `/live`, `/ready`, `/metrics`, `/policy`, `/healthcheck` and `/json` on `listener` until `stop` turns true.
 /// `limiter`, which decides what `/json` asks, is called on the thread that serves, inside its runtime.

@@ -19,6 +19,12 @@ pub const UNLIMITED: u32 = u32::MAX;
 pub enum Cause {
     /// Refused: an enforced limit is spent.
     OverLimit,
+    /// Refused: the store could not decide, and what refuses is a rule that says to refuse then.
+    StoreFailedClosed,
+    /// Refused: the store could not decide, and this process admits no more for now by itself.
+    Ceiling,
+    /// Passed: the store could not decide, and a rule that it met says to let pass then.
+    StoreFailedOpen,
     /// Passed: every limit it met has room.
     UnderLimit,
     /// Passed: it was over a limit that is only watched.
@@ -39,8 +45,11 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::OverLimit,
+        Self::StoreFailedClosed,
+        Self::Ceiling,
+        Self::StoreFailedOpen,
         Self::UnderLimit,
         Self::Shadow,
         Self::Unlimited,
@@ -55,6 +64,9 @@ impl Cause {
     pub const fn name(self) -> &'static str {
         match self {
             Self::OverLimit => "over_limit",
+            Self::StoreFailedClosed => "store_failed_closed",
+            Self::Ceiling => "ceiling",
+            Self::StoreFailedOpen => "store_failed_open",
             Self::UnderLimit => "under_limit",
             Self::Shadow => "shadow",
             Self::Unlimited => "unlimited",

@@ -124,6 +124,7 @@ impl<'p, 'r> Draft<'p, 'r> {
                 limit: Held::OfPolicy(limit),
                 shadow: found.is_shadowed(place),
                 binding: self.modes.bind(found.binding(place)),
+                on_store_failure: found.rule.on_store_failure,
                 hits: descriptor.hits.times(found.rule.cost),
             });
         }
@@ -172,6 +173,8 @@ impl<'p, 'r> Draft<'p, 'r> {
             limit: Held::OfRequest(Box::new(limit)),
             shadow: rule.shadow_mode,
             binding: self.modes.bind(rule.binding),
+            // The reference has no such choice that a limit of the request's own could set aside.
+            on_store_failure: found.map_or(rule, |found| found.rule).on_store_failure,
             hits: descriptor.hits.times(rule.cost),
         });
         Reached::Limited(rule, smallvec![self.wanted.len() - 1])

@@ -1,5 +1,7 @@
 //! The use case: may this request pass? Knows no transport.
 
+mod cause;
+
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,12 +16,12 @@ use super::observer::Tally;
 use super::options::LimiterOptions;
 use super::plan::{Plan, Planned, Reached, group};
 use super::random::Random;
-use super::refusal::Refusal;
+use super::refusal::{self, Refusal};
 use crate::clock::Clock;
 use crate::domain::check::Binding;
 use crate::domain::descriptor::Request;
 use crate::domain::limit::Limit;
-use crate::domain::time::{Micros, Timestamp};
+use crate::domain::time::Timestamp;
 use crate::domain::verdict::{Decision, Decisions, Reason, Verdict};
 use crate::policy::metadata::Metadata;
 use crate::store::key::Keys;
@@ -84,7 +86,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let decisions = if plan.is_empty() {
             Decisions::default()
         } else {
-            let checks = plan.to_checks();
+            let checks = plan.to_checks(self.options.on_store_failure);
             match self
                 .store
                 .decide(&group(&checks, plan.compat), now, deadline)
@@ -135,16 +137,22 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             } else {
                 Verdict::UnderLimit
             },
-            cause: cause(plan, decisions),
+            cause: cause::of(plan, decisions),
             rule: deciding.map(|place| plan.check(place).rule.path.to_string()),
             deciding: deciding.and_then(|place| plan.reached.iter().position(|reached| reached.meets(place))),
-            degraded: decisions.degraded,
+            degraded: decisions.degraded.is_some(),
             metadata: metadata(plan, &statuses),
             uncounted: plan.uncounted.clone(),
             statuses,
             headers: SmallVec::new(),
             body: None,
         };
+        if let Some(why) = decisions.degraded.filter(|_| !plan.compat) {
+            answer.headers.push(Header {
+                name: FieldName::ours("x-comporta-degraded"),
+                value: String::from(why),
+            });
+        }
         let LimiterOptions {
             headers: style,
             names,
@@ -152,6 +160,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         } = &self.options;
         if plan.compat {
             let met: SmallVec<[_; 4]> = checked(plan, decisions)
+                .filter(|(_, decision)| decision.reason.has_figures())
                 .map(|met| (shown_verdict(met.0, met.1), budget(met)))
                 .collect();
             let style = style.unwrap_or(HeaderStyle::Off);
@@ -159,7 +168,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             return answer;
         }
         let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
-            .filter(|(check, _)| !is_watched(plan, check))
+            .filter(|(check, decision)| !is_watched(plan, check) && decision.reason.has_figures())
             .map(budget)
             .collect();
         headers::add(style.unwrap_or_default(), names, &enforced, &mut answer.headers);
@@ -279,10 +288,11 @@ fn deciding(plan: &Plan<'_>, decisions: &Decisions) -> Option<usize> {
 /// Orders decisions from what matters most to what matters least; ties keep the order of the request.
 fn order(check: &Planned<'_>, decision: &Decision) -> (bool, Reverse<u64>, u64) {
     if refuses(check, decision) {
-        let wait = decision.retry_after.map_or(u64::MAX, Micros::get);
-        (false, Reverse(wait), 0)
-    } else {
+        (false, Reverse(refusal::wait_of(decision)), 0)
+    } else if decision.reason.has_figures() {
         (true, Reverse(0), decision.remaining)
+    } else {
+        (true, Reverse(0), u64::MAX)
     }
 }
 
@@ -299,6 +309,13 @@ fn status(plan: &Plan<'_>, reached: &Reached<'_>, decisions: &Decisions) -> Stat
     let Some((check, decision)) = shown else {
         return Status::UNTOUCHED;
     };
+    if !decision.reason.has_figures() {
+        return Status {
+            verdict: shown_verdict(check, decision),
+            retry_after: decision.retry_after,
+            ..Status::UNTOUCHED
+        };
+    }
     Status {
         verdict: shown_verdict(check, decision),
         limit: Some(shown_limit(&check.limit, plan.compat)),
@@ -347,25 +364,6 @@ fn metadata(plan: &Plan<'_>, statuses: &[Status]) -> SmallVec<[Arc<Metadata>; 1]
             Reached::Nothing | Reached::NoRule | Reached::Replaced => None,
         })
         .collect()
-}
-
-/// The one word for the whole request: the most telling of what its descriptors met.
-fn cause(plan: &Plan<'_>, decisions: &Decisions) -> Cause {
-    if decisions.refused {
-        return Cause::OverLimit;
-    }
-    let met = |wanted: fn(&Reached<'_>) -> bool| plan.reached.iter().any(wanted);
-    if checked(plan, decisions).any(|(check, decision)| is_shadow_refusal(plan, check, decision)) {
-        Cause::Shadow
-    } else if met(|reached| matches!(reached, Reached::Limited(..))) {
-        Cause::UnderLimit
-    } else if met(|reached| matches!(reached, Reached::Unlimited(_))) {
-        Cause::Unlimited
-    } else if met(|reached| matches!(reached, Reached::NoRule | Reached::Replaced)) {
-        Cause::NoRule
-    } else {
-        Cause::NoEntries
-    }
 }
 
 fn is_shadow_refusal(plan: &Plan<'_>, check: &Planned<'_>, decision: &Decision) -> bool {

@@ -2,7 +2,7 @@
 
 use super::field::DraftNames;
 use super::headers::HeaderStyle;
-use crate::domain::check::Binding;
+use crate::domain::check::{Binding, OnStoreFailure};
 
 /// How a limiter answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct LimiterOptions {
     pub modes: Modes,
     /// What becomes of calls that no policy is about.
     pub unknown_domain: UnknownDomain,
+    /// What holds while the shared store cannot decide, for rules that do not say.
+    pub on_store_failure: OnStoreFailure,
 }
 
 /// What becomes of a call whose domain no policy is about.

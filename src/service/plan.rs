@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::draft::Draft;
 use super::options::Modes;
-use crate::domain::check::{Binding, Check, Group};
+use crate::domain::check::{Binding, Check, Group, OnStoreFailure};
 use crate::domain::descriptor::{Entry, Request};
 use crate::domain::limit::Limit;
 use crate::domain::quantity::Hits;
@@ -66,12 +66,14 @@ pub(super) struct Planned<'p> {
     pub(super) shadow: bool,
     /// Whether it can refuse the request.
     pub(super) binding: Binding,
+    /// What holds while the shared store fails, where the policy says.
+    pub(super) on_store_failure: Option<OnStoreFailure>,
     pub(super) hits: Hits,
 }
 
 impl Planned<'_> {
     pub(super) fn gives_back(&self) -> bool {
-        matches!(self.hits, Hits::GiveBack(_))
+        self.hits.gives_back()
     }
 }
 
@@ -120,8 +122,9 @@ impl<'p> Plan<'p> {
         &self.checks
     }
 
-    /// The checks as a store takes them, to be put in a [`Group`] by [`group`].
-    pub(super) fn to_checks(&self) -> SmallVec<[Check<'_>; 2]> {
+    /// The checks as a store takes them, to be put in a [`Group`] by [`group`]; rules that do not say what holds while
+    /// the store fails do as `usual`.
+    pub(super) fn to_checks(&self, usual: OnStoreFailure) -> SmallVec<[Check<'_>; 2]> {
         self.checks
             .iter()
             .map(|check| Check {
@@ -130,6 +133,7 @@ impl<'p> Plan<'p> {
                 hits: check.hits,
                 binding: check.binding,
                 charge: check.rule.charge,
+                on_store_failure: check.on_store_failure.unwrap_or(usual),
             })
             .collect()
     }

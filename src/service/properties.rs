@@ -9,6 +9,7 @@ use prost::Message;
 use super::convert::{self, MOST_DESCRIPTORS, MOST_ENTRIES};
 use super::options::Modes;
 use super::plan::{Plan, Reached};
+use crate::domain::check::OnStoreFailure;
 use crate::domain::quantity::Hits;
 use crate::policy::PolicySet;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -136,7 +137,7 @@ fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
     };
     let plan = Plan::new(&request, policy, keys, Modes::default());
     assert_eq!(plan.reached.len(), request.descriptors.len());
-    let checks = plan.to_checks();
+    let checks = plan.to_checks(OnStoreFailure::Local);
     for reached in &plan.reached {
         if let Reached::Limited(_, places) = reached {
             assert!(places.iter().all(|place| *place < checks.len()), "{reached:?}");

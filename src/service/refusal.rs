@@ -6,10 +6,11 @@ use super::headers::Budget;
 use super::random::Random;
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
-use crate::domain::verdict::Reason;
+use crate::domain::verdict::{Decision, Reason};
 
-/// The problem type of draft-ietf-httpapi-ratelimit-headers.
+/// The problem types of draft-ietf-httpapi-ratelimit-headers.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// Why a request is refused, put together from the checks that refuse it.
 pub(super) struct Refusal<'a> {
@@ -37,27 +38,40 @@ impl<'a> Refusal<'a> {
 
     /// The body, as `application/problem+json`.
     pub(super) fn body(&self) -> Option<String> {
-        let worst = self.refusing.iter().max_by_key(|budget| wait_of(budget))?;
+        let worst = self
+            .refusing
+            .iter()
+            .max_by_key(|budget| wait_of(budget.decision))?;
+        // Where nobody knows what is used, no quota is known to be exceeded, and no advice about it helps.
+        let exceeded = worst.decision.reason.has_figures();
+        let (r#type, title) = if exceeded {
+            (QUOTA_EXCEEDED, "Quota exceeded")
+        } else {
+            (REDUCED_CAPACITY, "Temporarily reduced capacity")
+        };
         let problem = Problem {
-            r#type: QUOTA_EXCEEDED,
-            title: "Quota exceeded",
+            r#type,
+            title,
             status: 429,
             detail: detail(worst, self.retry_after),
             violated_policies: names(self.refusing),
-            limit: worst.limit.count(),
-            period: worst.limit.period().to_string(),
+            limit: exceeded.then(|| worst.limit.count()),
+            period: exceeded.then(|| worst.limit.period().to_string()),
             retry_after: self.retry_after,
-            advice: self.advice,
+            advice: self.advice.filter(|_| exceeded),
         };
         // Strings and numbers always have a form in JSON.
         serde_json::to_string(&problem).ok()
     }
 }
 
-/// Each name once: many counters of one rule may refuse together.
+/// The limits that are spent, each name once: many counters of one rule may refuse together.
 fn names<'a>(refusing: &'a [Budget<'a>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
-    for budget in refusing {
+    for budget in refusing
+        .iter()
+        .filter(|budget| budget.decision.reason.has_figures())
+    {
         let name: &str = budget.limit.name();
         if !names.contains(&name) {
             names.push(name);
@@ -73,11 +87,13 @@ struct Problem<'a> {
     title: &'a str,
     status: u16,
     detail: String,
-    #[serde(rename = "violated-policies")]
+    #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
     violated_policies: Vec<&'a str>,
     /// Hits per period of the limit that is waited for longest.
-    limit: u32,
-    period: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<String>,
     /// The same seconds as in the header.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
@@ -95,9 +111,23 @@ fn detail(worst: &Budget<'_>, retry_after: Option<u64>) -> String {
             )
         }
         (Reason::Blocked, _) => format!("{limit} lets nothing pass."),
-        (_, Some(1)) => format!("{limit} is spent. Try again in 1 second."),
-        (_, Some(seconds)) => format!("{limit} is spent. Try again in {seconds} seconds."),
+        (Reason::StoreFailed, _) => format!("{limit} cannot be checked at the moment. Try again shortly."),
+        (Reason::Ceiling, seconds) => {
+            let when = seconds.map_or_else(
+                || String::from("shortly"),
+                |seconds| format!("in {}", in_words(seconds)),
+            );
+            format!("Less than usual is let through at the moment. Try again {when}.")
+        }
+        (_, Some(seconds)) => format!("{limit} is spent. Try again in {}.", in_words(seconds)),
         (_, None) => format!("{limit} is spent."),
+    }
+}
+
+fn in_words(seconds: u64) -> String {
+    match seconds {
+        1 => String::from("1 second"),
+        many => format!("{many} seconds"),
     }
 }
 
@@ -110,17 +140,24 @@ fn describe(limit: &Limit) -> String {
     )
 }
 
-/// The wait until every refusing check would let this call pass; absent when one never would.
+/// The wait until every refusing check would let this call pass, but for those that cannot be decided, of which nobody
+/// knows; absent when one never would, and when there are no others.
 fn longest_wait(refusing: &[Budget<'_>]) -> Option<Micros> {
-    refusing
-        .iter()
-        .map(|budget| budget.decision.retry_after)
-        .try_fold(Micros::ZERO, |longest, wait| Some(longest.max(wait?)))
+    let decisions = refusing.iter().map(|budget| budget.decision);
+    decisions
+        .filter(|decision| decision.reason != Reason::StoreFailed)
+        .map(|decision| decision.retry_after)
+        .reduce(|one, other| Some(one?.max(other?)))
+        .flatten()
 }
 
-/// Orders what refuses: never is the longest wait of all.
-fn wait_of(budget: &Budget<'_>) -> Micros {
-    budget.decision.retry_after.unwrap_or(Micros::new(u64::MAX))
+/// Orders what refuses: a wait that nobody knows is the shortest of all, and never is the longest.
+pub(super) fn wait_of(decision: &Decision) -> u64 {
+    match (decision.reason, decision.retry_after) {
+        (Reason::StoreFailed, _) => 0,
+        (_, None) => u64::MAX,
+        (_, Some(wait)) => wait.get(),
+    }
 }
 
 /// `wait` in whole seconds, rounded up, and up to a fifth of it, but at least a second, more: so that refused callers
@@ -136,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::domain::limit::{Algorithm, LimitSpec, Period, Unit};
-    use crate::domain::verdict::{Decision, Verdict};
+    use crate::domain::verdict::Verdict;
 
     fn limit(name: &str, count: u32, unit: Unit) -> Limit {
         Limit::new(LimitSpec {

@@ -72,6 +72,11 @@ impl Keys {
         }
     }
 
+    /// The key under which instances are heard.
+    pub fn instances(&self) -> Vec<u8> {
+        [&self.start[..], b"instances}"].concat()
+    }
+
     /// The key of a counter that nobody asks about. By `number` it can be had in every slot of a cluster.
     pub fn probe(&self, number: u32) -> Vec<u8> {
         let mut key = self.start.clone();

@@ -1,6 +1,7 @@
 //! The seam between deciding what is asked and holding what was used.
 
 pub mod fallback;
+pub mod instances;
 pub mod key;
 pub mod memory;
 pub mod redis;
@@ -8,6 +9,7 @@ pub mod redis;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
+use self::fallback::Degradation;
 use crate::domain::check::Group;
 use crate::domain::time::Timestamp;
 use crate::domain::verdict::Decisions;
@@ -81,7 +83,7 @@ pub trait StoreObserver: Send + Sync + 'static {
     /// Counters held something unreadable and were taken as empty.
     fn unreadable(&self, counters: u32);
     /// Groups are decided without the shared store from now on, or no longer.
-    fn degraded(&self, degraded: bool, why: &str);
+    fn degraded(&self, change: &Degradation<'_>);
     /// A full store sends new counters to their rule's overflow counter.
     fn overflowed(&self);
 }

@@ -22,8 +22,12 @@ pub enum Metric {
     StoreSeconds,
     /// Calls that the shared store failed, by kind.
     StoreErrors,
-    /// Whether decisions are made without the shared store.
+    /// Whether decisions are made without the shared store, by the reason.
     StoreDegraded,
+    /// How often decisions began to be made without the shared store.
+    Degradations,
+    /// How many instances share each budget.
+    Instances,
     /// Counters that could not be read.
     UnreadableCounters,
     /// New counters that went to their rule's overflow counter.
@@ -44,7 +48,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of a scrape.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Calls,
         Self::Decisions,
         Self::DecisionsByValue,
@@ -53,6 +57,8 @@ impl Metric {
         Self::StoreSeconds,
         Self::StoreErrors,
         Self::StoreDegraded,
+        Self::Degradations,
+        Self::Instances,
         Self::UnreadableCounters,
         Self::OverflowedCounters,
         Self::OverridesIgnored,
@@ -74,6 +80,8 @@ impl Metric {
             Self::StoreSeconds => "store_seconds",
             Self::StoreErrors => "store_errors",
             Self::StoreDegraded => "store_degraded",
+            Self::Degradations => "degradations",
+            Self::Instances => "instances",
             Self::UnreadableCounters => "unreadable_counters",
             Self::OverflowedCounters => "overflowed_counters",
             Self::OverridesIgnored => "overrides_ignored",
@@ -109,7 +117,15 @@ impl Metric {
             Self::StoreErrors => {
                 "Calls that the shared store did not decide, by kind: timeout, unreachable, refused."
             }
-            Self::StoreDegraded => "1 while decisions are made without the shared store.",
+            Self::StoreDegraded => {
+                "1 while decisions are made without the shared store, by the kind of error that this began with."
+            }
+            Self::Degradations => {
+                "How often decisions began to be made without the shared store; again within a minute is the same time."
+            }
+            Self::Instances => {
+                "The instances that each budget is divided by while the shared store cannot decide."
+            }
             Self::UnreadableCounters => "Counters that held something unreadable and were taken as empty.",
             Self::OverflowedCounters => {
                 "New counters that shared their rule's overflow counter: the store was full."
@@ -136,6 +152,7 @@ impl Metric {
         match self {
             Self::StoreSeconds => MetricType::Histogram,
             Self::StoreDegraded
+            | Self::Instances
             | Self::PolicyGeneration
             | Self::PolicyInfo
             | Self::PolicyLoaded
@@ -151,6 +168,7 @@ impl Metric {
             Self::Decisions | Self::DecisionsByValue => &["domain", "rule", "verdict"],
             Self::ShadowRefusals | Self::RefusedForSize => &["domain", "rule"],
             Self::StoreErrors => &["kind"],
+            Self::StoreDegraded => &["reason"],
             Self::PolicyInfo => &["hash"],
             Self::PolicyReloads => &["outcome"],
             _ => &[],

@@ -20,6 +20,7 @@ use crate::service::answer::Cause;
 use crate::service::observer::{Observer, Tally};
 use crate::service::reload::{self, Outcome, ReloadObserver};
 use crate::store::StoreObserver;
+use crate::store::instances::Instances;
 
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -30,6 +31,7 @@ pub struct Metrics {
     cores: usize,
     ledger: Ledger,
     stores: Stores,
+    instances: Instances,
     overrides_ignored: AtomicU64,
     generation: AtomicU64,
     reloads: Reloads,
@@ -42,10 +44,17 @@ impl Metrics {
             cores,
             ledger: Ledger::default(),
             stores: Stores::new(cores),
+            instances: Instances::default(),
             overrides_ignored: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             reloads: Reloads::default(),
         }
+    }
+
+    /// The same, which show how many `instances` share each budget.
+    #[must_use]
+    pub fn showing(self, instances: Instances) -> Self {
+        Self { instances, ..self }
     }
 
     /// What listens to the store of `core`.
@@ -129,7 +138,12 @@ impl Metrics {
                 .stores
                 .errors()
                 .try_for_each(|(kind, errors)| count(&mut out, metric, &[kind], errors)),
-            Metric::StoreDegraded => out.encode_gauge(&i64::from(self.stores.degraded())),
+            Metric::StoreDegraded => self.stores.degraded().try_for_each(|(reason, degraded)| {
+                let labels: Vec<_> = metric.labels().iter().map(|label| (*label, reason)).collect();
+                out.encode_family(&labels)?.encode_gauge(&i64::from(degraded))
+            }),
+            Metric::Degradations => put(&mut out, self.stores.degradations()),
+            Metric::Instances => out.encode_gauge(&i64::from(self.instances.count())),
             Metric::UnreadableCounters => put(&mut out, self.stores.unreadable()),
             Metric::OverflowedCounters => put(&mut out, self.stores.overflowed()),
             Metric::OverridesIgnored => put(&mut out, self.overrides_ignored.load(Ordering::Relaxed)),
@@ -217,7 +231,9 @@ mod tests {
             "comporta_policy_loaded_timestamp_seconds 1.5",
             "comporta_policy_reloads_total{outcome=\"rejected\"} 1",
             "comporta_policy_reload_failed 1",
-            "comporta_store_degraded 0",
+            "comporta_store_degraded{reason=\"timeout\"} 0",
+            "comporta_degradations_total 0",
+            "comporta_instances 1",
             "comporta_store_seconds_bucket{le=\"+Inf\"} 0",
         ] {
             assert!(

@@ -1,13 +1,14 @@
 //! What happens inside stores, counted per core.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::cells::Cells;
 use crate::clock::{Clock, SystemClock};
 use crate::domain::time::Micros;
 use crate::service::throttle::Throttle;
+use crate::store::fallback::Degradation;
 use crate::store::{StoreError, StoreObserver};
 
 /// Upper bounds of the histogram, in microseconds: from a store on this machine to one that is as good as gone.
@@ -35,8 +36,11 @@ pub(super) struct Stores {
 /// What the cores have in common: what happens to all of them at once is said once.
 #[derive(Debug)]
 struct Shared {
-    /// The first to become degraded and the last to recover are news, the others are not.
-    degraded_cores: AtomicUsize,
+    /// Why decisions are made without the shared store: the place among [`KINDS`], counted from 1; zero where they are
+    /// made with it.
+    degraded: AtomicUsize,
+    /// How often that began.
+    degradations: AtomicU64,
     connections: Throttle,
     failed_connections: Throttle,
     scripts: Throttle,
@@ -46,7 +50,8 @@ struct Shared {
 impl Stores {
     pub(super) fn new(cores: usize) -> Self {
         let shared = Arc::new(Shared {
-            degraded_cores: AtomicUsize::new(0),
+            degraded: AtomicUsize::new(0),
+            degradations: AtomicU64::new(0),
             connections: Throttle::every(Micros::SECOND),
             failed_connections: Throttle::every(Micros::MINUTE),
             scripts: Throttle::every(Micros::SECOND),
@@ -64,9 +69,15 @@ impl Stores {
         Arc::clone(&self.cores[core % self.cores.len()]) as Arc<dyn StoreObserver>
     }
 
-    /// Whether any core decides without the shared store.
-    pub(super) fn degraded(&self) -> bool {
-        self.shared.degraded_cores.load(Ordering::Relaxed) > 0
+    /// For each kind of error, whether decisions are made without the shared store because of it.
+    pub(super) fn degraded(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let reason = self.shared.degraded.load(Ordering::Relaxed);
+        (1..).zip(KINDS).map(move |(place, kind)| (kind, place == reason))
+    }
+
+    /// How often decisions began to be made without the shared store.
+    pub(super) fn degradations(&self) -> u64 {
+        self.shared.degradations.load(Ordering::Relaxed)
     }
 
     /// Upper bounds in seconds and how many calls each bucket holds.
@@ -113,7 +124,6 @@ impl Stores {
 #[derive(Debug)]
 struct CoreStore {
     cells: Cells,
-    degraded: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -121,7 +131,6 @@ impl CoreStore {
     fn new(shared: Arc<Shared>) -> Self {
         Self {
             cells: Cells::new(CELLS),
-            degraded: AtomicBool::new(false),
             shared,
         }
     }
@@ -170,16 +179,34 @@ impl StoreObserver for CoreStore {
         self.cells.add(UNREADABLE, u64::from(counters));
     }
 
-    fn degraded(&self, degraded: bool, why: &str) {
-        if self.degraded.swap(degraded, Ordering::SeqCst) == degraded {
-            return;
-        }
-        if degraded {
-            if self.shared.degraded_cores.fetch_add(1, Ordering::SeqCst) == 0 {
-                tracing::warn!(why, "deciding without the shared store");
+    fn degraded(&self, change: &Degradation<'_>) {
+        match *change {
+            Degradation::Began { error, again } => {
+                let reason = error.kind();
+                let place = KINDS.iter().position(|kind| *kind == reason);
+                self.shared
+                    .degraded
+                    .store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
+                self.shared
+                    .degradations
+                    .fetch_add(u64::from(!again), Ordering::Relaxed);
+                tracing::warn!(reason, %error, again, "deciding without the shared store");
             }
-        } else if self.shared.degraded_cores.fetch_sub(1, Ordering::SeqCst) == 1 {
-            tracing::info!(why, "deciding with the shared store again");
+            Degradation::Ended {
+                reason,
+                lasted,
+                decided,
+                undecided,
+            } => {
+                self.shared.degraded.store(0, Ordering::Relaxed);
+                tracing::info!(
+                    reason,
+                    ?lasted,
+                    decided_without = decided,
+                    errors = undecided,
+                    "deciding with the shared store again"
+                );
+            }
         }
     }
 
@@ -221,15 +248,28 @@ mod tests {
     }
 
     #[test]
-    fn is_degraded_while_any_core_is() {
+    fn is_degraded_for_a_reason_and_counts_what_is_a_change_of_its_own() {
         let stores = Stores::new(2);
-        stores.core(0).degraded(true, "gone");
-        stores.core(0).degraded(true, "still gone");
-        stores.core(1).degraded(true, "gone");
-        stores.core(0).degraded(false, "back");
-        assert!(stores.degraded());
-        stores.core(1).degraded(false, "back");
-        assert!(!stores.degraded());
+        let error = StoreError::Refused {
+            reason: String::new(),
+        };
+        let because = || -> Vec<_> {
+            let degraded = stores.degraded().filter(|(_, degraded)| *degraded);
+            degraded.map(|(reason, _)| reason).collect()
+        };
+        for (again, changes) in [(false, 1), (true, 1), (false, 2)] {
+            stores
+                .core(0)
+                .degraded(&Degradation::Began { error: &error, again });
+            assert_eq!((because(), stores.degradations()), (vec!["refused"], changes));
+            stores.core(0).degraded(&Degradation::Ended {
+                reason: "refused",
+                lasted: Duration::ZERO,
+                decided: 0,
+                undecided: 0,
+            });
+            assert!(because().is_empty());
+        }
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl Setting {
                 names: DraftNames::default(),
                 modes: Modes::default(),
                 unknown_domain: UnknownDomain::Pass,
+                ..LimiterOptions::default()
             },
             assumed: Assumed { compat, charge: None },
         };

@@ -69,6 +69,11 @@ fn explanations_are_there_for_programs_too() {
     assert_eq!(met["limits"][0]["worst_case"]["within"][0]["most"], 690);
     assert_eq!(met["limits"][1]["algorithm"], "fixed_window");
     assert_eq!(met["stopped"], serde_json::Value::Null);
+    assert_eq!(met["rule"]["on_store_failure"], serde_json::Value::Null);
+    assert_eq!(met["limits"][0]["on_store_failure"], "local");
+    let denied = json("log_in=ana --on-store-failure allow");
+    assert_eq!(denied["rule"]["on_store_failure"], "deny");
+    assert_eq!(denied["limits"][0]["on_store_failure"], "deny");
     let missed = json("plan=pro,client=ana");
     assert_eq!(missed["rule"], serde_json::Value::Null);
     assert_eq!(missed["stopped"]["after"], 0);

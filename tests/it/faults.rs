@@ -10,6 +10,7 @@ use comporta::domain::limit::{Algorithm, Limit, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::Timestamp;
 use comporta::domain::verdict::{Decision, Verdict};
+use comporta::store::fallback::Degradation;
 use comporta::store::redis::TimeSource;
 use comporta::store::{Store, StoreError, StoreObserver};
 
@@ -179,7 +180,7 @@ impl StoreObserver for Unreadable {
     fn unreadable(&self, counters: u32) {
         self.0.fetch_add(counters, Ordering::SeqCst);
     }
-    fn degraded(&self, _: bool, _: &str) {}
+    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
 }
 

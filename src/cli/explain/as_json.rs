@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::check::{Binding, Charge};
+use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit};
 use crate::policy::leads::Lead;
 use crate::policy::trace::{Counts, End, Step};
@@ -74,6 +74,7 @@ fn rule(rule: &Rule) -> Value {
             Binding::Never => "never",
             Binding::WithAllQuotas => "with_all_quotas",
         },
+        "on_store_failure": rule.on_store_failure.map(OnStoreFailure::name),
         "cost": rule.cost,
         "replaces": rule.replaces.iter().map(|name| &**name).collect::<Vec<_>>(),
         "advice": rule.advice.as_deref(),
@@ -95,7 +96,13 @@ fn held(explanation: &Explanation<'_>, found: &Found<'_, '_>) -> Vec<Value> {
             "counter": key,
             "worst_case": worst_case(limit),
             "on_excess": limits::on_excess(limit, found.is_shadowed(place)),
-            "without_redis": limits::degraded(limit, explanation.instances),
+            "on_store_failure": explanation.choice(found.rule).name(),
+            "without_redis": limits::degraded(
+                limit,
+                explanation.choice(found.rule),
+                found.is_shadowed(place),
+                explanation.instances,
+            ),
         })
     });
     held.collect()

@@ -142,14 +142,22 @@ fn rule(
             &limits::on_excess(limit, found.is_shadowed(place)),
         )?;
         line(out, "  counter", key)?;
-        line(out, "  no Redis", &limits::degraded(limit, explanation.instances))?;
+        let degraded = limits::degraded(
+            limit,
+            explanation.choice(rule),
+            found.is_shadowed(place),
+            explanation.instances,
+        );
+        line(out, "  no Redis", &degraded)?;
     }
     if let Limits::Held(_) = found.limits {
-        line(
-            out,
-            "",
-            "or, with --on-store-failure error, the gateway gets an error and does as it is configured",
-        )?;
+        if rule.on_store_failure.or(explanation.on_store_failure).is_none() {
+            line(
+                out,
+                "",
+                "the rule does not say `on_store_failure`, so this is what --on-store-failure says, by default local",
+            )?;
+        }
         line(out, "charged", charge(rule.charge))?;
         more_about(rule, out)?;
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use crate::domain::check::OnStoreFailure;
 use crate::domain::limit::{Algorithm, Grid, Limit, Unit};
 use crate::domain::time::Micros;
 use crate::policy::Limits;
@@ -185,11 +186,29 @@ pub(super) fn on_excess(limit: &Limit, is_shadowed: bool) -> String {
     }
 }
 
-/// What one instance grants by itself while Redis is gone.
-pub(super) fn degraded(limit: &Limit, instances: Option<NonZeroU32>) -> String {
-    if limit.count() == 0 {
-        return String::from("refused as ever");
+/// What holds while Redis is gone, by `choice`.
+pub(super) fn degraded(
+    limit: &Limit,
+    choice: OnStoreFailure,
+    is_shadowed: bool,
+    instances: Option<NonZeroU32>,
+) -> String {
+    match choice {
+        _ if limit.count() == 0 => String::from("refused as ever"),
+        OnStoreFailure::Local => by_share(limit, instances),
+        OnStoreFailure::Allow => {
+            String::from("passes and is counted nowhere, up to --fallback-ceiling where there is one")
+        }
+        OnStoreFailure::Deny if is_shadowed => String::from("passes all the same, and a metric counts it"),
+        OnStoreFailure::Deny => String::from("refused, and not told when to come back, for nobody knows"),
+        OnStoreFailure::Error => String::from(
+            "the gateway gets an error, whatever other limits of the request say, and does as it is configured",
+        ),
     }
+}
+
+/// What one instance grants by itself.
+fn by_share(limit: &Limit, instances: Option<NonZeroU32>) -> String {
     let Some(instances) = instances.filter(|instances| instances.get() > 1) else {
         return format!(
             "each instance decides by itself, as a bucket: {} per {} and {} at once, both ÷ --instances",

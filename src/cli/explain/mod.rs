@@ -16,10 +16,11 @@ use super::args::ExplainArgs;
 use super::descriptor;
 use super::exit::Exit;
 use super::sources;
+use crate::domain::check::OnStoreFailure;
 use crate::domain::descriptor::Entry;
 use crate::policy::nearest::Near;
 use crate::policy::trace::{End, Trace};
-use crate::policy::{Policy, PolicySet};
+use crate::policy::{Policy, PolicySet, Rule};
 
 /// How many rules are shown that a descriptor misses.
 const NEAREST: usize = 3;
@@ -58,7 +59,11 @@ pub fn explain(args: &ExplainArgs, out: &mut impl Write, err: &mut impl Write) -
             return Ok(Exit::Usage);
         }
     };
-    let explanation = Explanation::new(&set, &domain, &entries, args.instances);
+    let explanation = Explanation {
+        instances: args.instances,
+        on_store_failure: args.on_store_failure,
+        ..Explanation::new(&set, &domain, &entries)
+    };
     if args.json {
         writeln!(out, "{}", as_json::as_json(&explanation))?;
     } else {
@@ -100,6 +105,8 @@ struct Explanation<'e> {
     entries: &'e [Entry],
     /// How many instances share the budgets, where that was said.
     instances: Option<NonZeroU32>,
+    /// What holds while Redis is gone where rules do not say, if that was said.
+    on_store_failure: Option<OnStoreFailure>,
     /// Absent where the set has no such domain.
     met: Option<Met<'e>>,
     /// Of the domains that the set has, the one that was probably meant.
@@ -119,12 +126,7 @@ struct Met<'e> {
 }
 
 impl<'e> Explanation<'e> {
-    fn new(
-        set: &'e PolicySet,
-        domain: &'e [u8],
-        entries: &'e [Entry],
-        instances: Option<NonZeroU32>,
-    ) -> Self {
+    fn new(set: &'e PolicySet, domain: &'e [u8], entries: &'e [Entry]) -> Self {
         let met = set.policy(domain).map(|policy| {
             let trace = policy.trace(entries);
             let nearest = match trace.end {
@@ -146,7 +148,8 @@ impl<'e> Explanation<'e> {
         Self {
             domain,
             entries,
-            instances,
+            instances: None,
+            on_store_failure: None,
             met,
             domain_like: std::str::from_utf8(domain)
                 .ok()
@@ -154,6 +157,13 @@ impl<'e> Explanation<'e> {
             domains: set.domains().map(|domain| readable(domain)).collect(),
             elsewhere,
         }
+    }
+
+    /// What holds for `rule` while Redis is gone.
+    fn choice(&self, rule: &Rule) -> OnStoreFailure {
+        rule.on_store_failure
+            .or(self.on_store_failure)
+            .unwrap_or_default()
     }
 
     fn meets_a_rule(&self) -> bool {

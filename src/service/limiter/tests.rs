@@ -1,3 +1,5 @@
+mod degraded;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use crate::clock::ManualClock;
 use crate::domain::check::{Check, Group};
 use crate::domain::descriptor::{Descriptor, Entry};
 use crate::domain::quantity::Hits;
+use crate::domain::time::Micros;
 use crate::domain::verdict::Reason;
 use crate::policy::{Policy, PolicySet};
 use crate::service::observer::Observer;
@@ -86,7 +89,8 @@ impl Observer for Notes {
     fn opens(&self, _: u64, policies: &[&Policy]) -> Vec<Arc<dyn Tally>> {
         let rules = policies
             .iter()
-            .map(|policy| policy.rules().iter().map(|rule| rule.path.to_string()).collect());
+            .map(|policy| policy.rules().iter().chain([policy.overrides()]))
+            .map(|rules| rules.map(|rule| rule.path.to_string()).collect());
         vec![Arc::new(NotesOfCore {
             notes: Arc::clone(&self.0),
             rules: rules.collect(),

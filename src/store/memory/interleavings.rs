@@ -5,10 +5,11 @@ use loom::thread::{Builder, JoinHandle};
 
 use super::fixtures::{key, limit};
 use super::*;
-use crate::domain::check::{Binding, Charge};
+use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
+use crate::store::fallback::Degradation;
 
 struct Silent;
 
@@ -18,7 +19,7 @@ impl StoreObserver for Silent {
     fn connection_failed(&self, _: &str, _: &str, _: std::time::Duration) {}
     fn script_sent(&self, _: &str) {}
     fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: bool, _: &str) {}
+    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
 }
 
@@ -56,6 +57,7 @@ fn decide(store: &Memory, clients: &[usize], limit: &Limit, hits: Hits) -> Decis
         hits,
         binding: Binding::Always,
         charge: Charge::AllOrNothing,
+        on_store_failure: OnStoreFailure::Local,
     };
     let checks: Vec<Check<'_>> = keys.iter().map(|key| check(key)).collect();
     let group = Group {

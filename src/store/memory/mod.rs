@@ -148,7 +148,12 @@ impl<'a> Held<'a> {
             let hash = self.hashes[place];
             let shard = self.shard(hash);
             let most = shared.most_per_shard;
-            if shard.len() >= most && !shard.holds(hash) && !shard.makes_room(most, now) {
+            // Nothing is ever in the counter of a limit of zero.
+            if check.limit.count() > 0
+                && shard.len() >= most
+                && !shard.holds(hash)
+                && !shard.makes_room(most, now)
+            {
                 let mut others = 0;
                 while put_off.contains(&shared.overflow_hash(check.key, others)) {
                     others += 1;

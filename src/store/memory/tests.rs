@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::fixtures::{key, limit};
 use super::*;
-use crate::domain::check::{Binding, Charge};
+use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
+use crate::store::fallback::Degradation;
 
 #[derive(Default)]
 struct Counted {
@@ -20,7 +21,7 @@ impl StoreObserver for Counted {
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
     fn script_sent(&self, _: &str) {}
     fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: bool, _: &str) {}
+    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
     }
@@ -35,6 +36,7 @@ fn takes(store: &Memory, keys: &[Vec<u8>], limit: &Limit, now: Timestamp) -> boo
             hits: Hits::take(1),
             binding: Binding::Always,
             charge: Charge::AllOrNothing,
+            on_store_failure: OnStoreFailure::Local,
         })
         .collect();
     !store
@@ -136,6 +138,12 @@ fn a_full_store_shares_one_counter_among_the_new_ones_and_forgets_no_live_one() 
     let pair = [key(1000), key(1001)];
     let passed = (0..10).filter(|_| takes(&fresh, &pair, &limit, at(61))).count();
     assert!(passed <= 3, "{passed}");
+    // A limit of zero needs no counter, so no room either.
+    let before = observer.overflowed.load(Ordering::Relaxed);
+    for client in 0..100 {
+        assert!(!takes(&store, &[key(3000 + client)], &limit.closed(), at(0)));
+    }
+    assert_eq!(observer.overflowed.load(Ordering::Relaxed), before);
     // What has expired makes room.
     let before = observer.overflowed.load(Ordering::Relaxed);
     for client in 0..100 {

@@ -189,6 +189,7 @@ mod tests {
 
     use super::*;
     use crate::decide::group::decide;
+    use crate::domain::check::OnStoreFailure;
     use crate::domain::limit::{Limit, LimitSpec, Period, Unit};
 
     fn limit(algorithm: Algorithm) -> Limit {
@@ -241,6 +242,7 @@ mod tests {
                 hits: Hits::take(1),
                 binding: Binding::Always,
                 charge: Charge::AllOrNothing,
+                on_store_failure: OnStoreFailure::Local,
             };
             let checks: Vec<Check<'_>> = limits.iter().map(check).collect();
             let answer = Value::Array(std::iter::once(now).chain(found).collect());

@@ -7,6 +7,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, RedisResult, Value};
 
 use super::sentinel;
 use super::target::RedisTarget;
+use super::url::Layout;
+
 pub(super) use super::url::Address;
 
 /// How long an attempt may take: one that fell into a fault must not outlast it for long.
@@ -30,6 +32,27 @@ impl Whereabouts {
         match self {
             Self::Known(address) => Ok(address.clone()),
             Self::AskSentinels { sentinels, master } => sentinel::primary(target, sentinels, master).await,
+        }
+    }
+}
+
+/// A server of `target`, whichever answers: of a cluster, some node.
+///
+/// # Errors
+/// When none does.
+pub(super) async fn any_node(target: &RedisTarget) -> Result<Address, String> {
+    match target.layout() {
+        Layout::Single(address) => Ok(address.clone()),
+        Layout::Sentinel { sentinels, master } => sentinel::primary(target, sentinels, master).await,
+        Layout::Cluster(seeds) => {
+            let mut reasons = Vec::new();
+            for seed in seeds {
+                match to(target, seed).await {
+                    Ok(_) => return Ok(seed.clone()),
+                    Err(reason) => reasons.push(format!("{seed}: {reason}")),
+                }
+            }
+            Err(reasons.join("; "))
         }
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn settle<'a>(
     let decisions = Decisions {
         checks: decisions.into_iter().flatten().collect(),
         refused,
-        degraded: false,
+        degraded: None,
         unreadable,
     };
     (decisions, undone)

@@ -10,7 +10,7 @@ use super::connect;
 use super::meaning::Meaning;
 use super::request::Request;
 use super::script::Script;
-use crate::domain::check::{Binding, Charge, Check, Group};
+use crate::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
@@ -42,6 +42,7 @@ impl Probe {
             hits: Hits::take(1),
             binding: Binding::Always,
             charge: Charge::AllOrNothing,
+            on_store_failure: OnStoreFailure::default(),
         };
         let group = Group {
             checks: &[check],

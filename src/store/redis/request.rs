@@ -198,7 +198,7 @@ mod tests {
     use redis::Value;
 
     use super::*;
-    use crate::domain::check::{Binding, Charge, Check};
+    use crate::domain::check::{Binding, Charge, Check, OnStoreFailure};
     use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
     use crate::domain::quantity::Hits;
     use crate::domain::time::Micros;
@@ -230,6 +230,7 @@ mod tests {
                 hits: Hits::take(1),
                 binding: Binding::Always,
                 charge: Charge::AllOrNothing,
+                on_store_failure: OnStoreFailure::default(),
             })
             .collect();
         let group = Group {

@@ -165,8 +165,17 @@ impl Comporta {
         let clients: Vec<_> = (0..cores).map(|_| self.client()).collect();
         poll("the store", || {
             let all = clients.iter().all(|client| client.send(look.clone()).is_ok());
-            (all && self.metrics().contains("comporta_store_degraded 0")).then_some(())
+            (all && !self.is_degraded()).then_some(())
         });
+    }
+
+    /// Whether it says that it decides without the shared store.
+    pub fn is_degraded(&self) -> bool {
+        let metrics = self.metrics();
+        let mut gauges = metrics
+            .lines()
+            .filter(|line| line.starts_with("comporta_store_degraded{"));
+        gauges.any(|line| line.ends_with(" 1"))
     }
 
     /// A caller with a connection of its own.

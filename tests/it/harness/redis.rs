@@ -218,9 +218,12 @@ impl Redis {
             .unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
-    /// All keys there are.
+    /// All counters there are.
     pub fn keys(&self) -> Vec<Vec<u8>> {
-        self.ask(&["KEYS", "*"])
+        let keys: Vec<Vec<u8>> = self.ask(&["KEYS", "*"]);
+        keys.into_iter()
+            .filter(|key| !key.ends_with(b"{instances}"))
+            .collect()
     }
 
     /// Microseconds by its own clock.

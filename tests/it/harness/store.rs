@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use comporta::domain::check::{Binding, Charge, Check, Group};
+use comporta::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
 use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::{Micros, Timestamp};
+use comporta::store::fallback::Degradation;
 use comporta::store::key::Keys;
 use comporta::store::redis::{Redis, RedisTarget, RedisUrl, TimeSource};
 use comporta::store::{Store, StoreError, StoreObserver};
@@ -22,7 +23,7 @@ impl StoreObserver for Silent {
     fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
     fn script_sent(&self, _: &str) {}
     fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: bool, _: &str) {}
+    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
 }
 
@@ -70,6 +71,7 @@ pub fn check<'a>(key: &'a [u8], limit: &'a Limit, hits: Hits) -> Check<'a> {
         hits,
         binding: Binding::Always,
         charge: Charge::AllOrNothing,
+        on_store_failure: OnStoreFailure::Local,
     }
 }
 

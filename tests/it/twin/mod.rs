@@ -6,7 +6,7 @@ mod garbage;
 mod mirror;
 
 use comporta::decide::group;
-use comporta::domain::check::{Binding, Charge, Check, Group};
+use comporta::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
 use comporta::domain::limit::{Algorithm, Limit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::{Micros, Timestamp};
@@ -184,6 +184,7 @@ impl Run {
             hits: wanted.hits,
             binding: wanted.binding,
             charge: wanted.charge,
+            on_store_failure: OnStoreFailure::Local,
         };
         wanted.iter().map(check).collect()
     }
