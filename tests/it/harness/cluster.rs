@@ -24,11 +24,16 @@ struct Seen {
 impl Cluster {
     /// Three primaries and a replica for each: nodes 3 to 5 follow nodes 0 to 2.
     pub fn start() -> Self {
-        Self::of(Setup::default(), 3, 3)
+        Self::of(3, 3)
     }
 
-    /// Nodes of that kind: so many primaries, and so many replicas, which follow them in turn.
-    pub fn of(setup: Setup, primaries: usize, replicas: usize) -> Self {
+    /// So many primaries, and so many replicas, which follow them in turn.
+    pub fn of(primaries: usize, replicas: usize) -> Self {
+        Self::of_kind(Setup::default(), primaries, replicas)
+    }
+
+    /// The same of nodes of that kind.
+    pub fn of_kind(setup: Setup, primaries: usize, replicas: usize) -> Self {
         let mut setup = setup.with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
         if setup.has_tls() {
             setup = setup.with(&["--tls-cluster", "yes"]);

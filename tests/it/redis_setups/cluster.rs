@@ -13,9 +13,16 @@ use crate::harness::redis::{Redis, Setup};
 
 const FIVE: [&str; 5] = ["client=a", "client=b", "client=c", "client=d", "client=e"];
 
+/// Waits until every core has reached all primaries.
+fn wait_for_nodes(comporta: &Comporta) {
+    for descriptor in FIVE {
+        comporta.wait_for_store("edge", descriptor);
+    }
+}
+
 /// Verdicts and what is left after each of a number of calls, most of which are about counters in several slots.
 fn history(comporta: &Comporta) -> Vec<(bool, Vec<u32>)> {
-    comporta.wait_for_store("edge", "client=nobody");
+    wait_for_nodes(comporta);
     let client = comporta.client();
     let groups = [&FIVE[..], &FIVE[..2], &FIVE[1..4], &FIVE[4..]];
     let asked = groups.iter().cycle().take(40).map(|group| {
@@ -32,7 +39,7 @@ fn one_primary_or_three_decide_as_a_single_server_does() {
     let expected = history(&serve_with(&single.url(), &[]));
     assert!(expected.iter().any(|(admitted, _)| !admitted), "{expected:?}");
     for primaries in [1, 3] {
-        let cluster = Cluster::of(Setup::default(), primaries, 0);
+        let cluster = Cluster::of(primaries, 0);
         let comporta = serve_with(&cluster.url(), &[]);
         assert_eq!(history(&comporta), expected, "{primaries} primaries");
         uses(&comporta);
@@ -42,9 +49,9 @@ fn one_primary_or_three_decide_as_a_single_server_does() {
 #[test]
 fn callers_are_spread_over_all_primaries_whatever_they_are_called() {
     const CALLERS: usize = 3_000;
-    let cluster = Cluster::of(Setup::default(), 3, 0);
+    let cluster = Cluster::of(3, 0);
     let comporta = serve_with(&cluster.url(), &[]);
-    comporta.wait_for_store("edge", "client=nobody");
+    wait_for_nodes(&comporta);
     // Braces of a caller's own must not choose the slot.
     for name in [|n| format!("client={n}"), |n| format!("client={{x}}{n}")] {
         let before: Vec<usize> = (0..3).map(|node| callers_on(&cluster, node)).collect();
@@ -85,11 +92,11 @@ fn callers_on(cluster: &Cluster, node: usize) -> usize {
 fn counters_in_several_slots_are_asked_about_at_once() {
     // So long that nothing else matters.
     const LATENCY: Duration = Duration::from_secs(1);
-    let cluster = Cluster::of(Setup::default(), 3, 0);
+    let cluster = Cluster::of(3, 0);
     let proxies = cluster.hide_behind_proxies();
     let addresses: Vec<String> = proxies.iter().map(|proxy| proxy.address()).collect();
     let comporta = serve_with(&format!("redis-cluster://{}", addresses.join(",")), &[]);
-    comporta.wait_for_store("edge", "client=nobody");
+    wait_for_nodes(&comporta);
     for proxy in &proxies {
         proxy.set(Mode::Delay(LATENCY));
     }
@@ -97,6 +104,8 @@ fn counters_in_several_slots_are_asked_about_at_once() {
     let start = Instant::now();
     assert!(admitted(&client.ask("edge", &FIVE)));
     let took = start.elapsed();
+    let nodes = (0..3).filter(|node| callers_on(&cluster, *node) > 0).count();
+    assert_eq!(nodes, 3, "callers that say nothing of some nodes");
     assert!((LATENCY..3 * LATENCY).contains(&took), "{took:?}");
 }
 
@@ -104,7 +113,7 @@ fn counters_in_several_slots_are_asked_about_at_once() {
 fn a_cluster_behind_tls_and_passwords() {
     let certificates = Certificates::issue();
     let setup = Setup::default().tls(&certificates).password(ODD_PASSWORD);
-    let cluster = Cluster::of(setup, 3, 0);
+    let cluster = Cluster::of_kind(setup, 3, 0);
     let [certificate, key] = certificates.of("client");
     let password = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(password.path(), ODD_PASSWORD).expect("a password is written");

@@ -44,7 +44,9 @@ fn serve_with(url: &str, flags: &[&str]) -> Comporta {
 
 /// Spends a budget, gives some of it back and spends that.
 fn uses(comporta: &Comporta) {
-    comporta.wait_for_store("edge", "client=nobody");
+    for descriptor in ["client=ana", "log=ana"] {
+        comporta.wait_for_store("edge", descriptor);
+    }
     let client = comporta.client();
     let passed = || (0..10).filter(|_| client.admits("edge", "client=ana")).count();
     assert_eq!(passed(), 5);
