@@ -80,13 +80,7 @@ impl Cluster {
                 state.contains("cluster_state:ok")
                     && (is_primary(node) || node.info("master_link_status") == "up")
             };
-            let owners = |node: &Redis| -> Vec<usize> {
-                (0..SLOTS)
-                    .step_by(SLOTS / 64)
-                    .map(|slot| self.owner_seen_by(node, slot))
-                    .collect()
-            };
-            let mut views = self.up().map(owners);
+            let mut views = self.up().map(served_by);
             let first = views.next();
             let agreed = views.all(|view| Some(view) == first);
             (agreed && self.up().all(well)).then_some(())
@@ -209,19 +203,29 @@ impl Cluster {
 
     /// `usize::MAX` if it thinks that nobody does.
     fn owner_seen_by(&self, node: &Redis, slot: usize) -> usize {
-        let all = seen_by(node);
-        let owner = all.iter().find(|other| {
-            other.is_primary
-                && other.is_well
-                && other
-                    .slots
-                    .iter()
-                    .any(|range| (range.0..=range.1).contains(&slot))
-        });
+        let owner = served_by(node)
+            .into_iter()
+            .find(|(first, last, _)| (*first..=*last).contains(&slot));
         owner
-            .and_then(|owner| self.ids.iter().position(|id| *id == owner.id))
+            .and_then(|(_, _, owner)| self.ids.iter().position(|id| *id == owner))
             .unwrap_or(usize::MAX)
     }
+}
+
+/// The ranges of slots that are served, and by whom, as `node` thinks.
+fn served_by(node: &Redis) -> Vec<(usize, usize, String)> {
+    let mut ranges: Vec<_> = seen_by(node)
+        .into_iter()
+        .filter(|other| other.is_primary && other.is_well)
+        .flat_map(|other| {
+            other
+                .slots
+                .into_iter()
+                .map(move |(first, last)| (first, last, other.id.clone()))
+        })
+        .collect();
+    ranges.sort();
+    ranges
 }
 
 fn is_primary(node: &Redis) -> bool {

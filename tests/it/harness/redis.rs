@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use tempfile::TempDir;
@@ -92,7 +93,7 @@ impl Setup {
             if let Some(process) = self.start_at(port, folder.path()) {
                 return Redis {
                     process,
-                    up: true,
+                    up: AtomicBool::new(true),
                     port,
                     folder,
                     setup: self,
@@ -159,7 +160,7 @@ const SOCKET: &str = "redis.sock";
 /// Keeps everything in memory and nothing on disk.
 pub struct Redis {
     process: Process,
-    up: bool,
+    up: AtomicBool,
     port: u16,
     folder: TempDir,
     setup: Setup,
@@ -234,18 +235,20 @@ impl Redis {
 
     /// Stops answering, with all connections open.
     pub fn pause(&self) {
+        self.up.store(false, Ordering::Relaxed);
         self.process.signal("STOP");
     }
 
     /// Answers again after [`Self::pause`].
     pub fn resume(&self) {
         self.process.signal("CONT");
+        self.up.store(true, Ordering::Relaxed);
     }
 
     /// Is gone, and what it knew with it.
     pub fn kill(&mut self) {
         self.process.kill();
-        self.up = false;
+        *self.up.get_mut() = false;
     }
 
     /// Comes back after [`Self::kill`], empty, in the same place.
@@ -254,12 +257,12 @@ impl Redis {
             .setup
             .start_at(self.port, self.folder.path())
             .expect("the port that was ours a moment ago");
-        self.up = true;
+        *self.up.get_mut() = true;
     }
 
-    /// Whether it was not killed.
+    /// Whether it was neither killed nor paused.
     pub fn is_up(&self) -> bool {
-        self.up
+        self.up.load(Ordering::Relaxed)
     }
 
     /// What stands behind `name:` in what it says of itself.

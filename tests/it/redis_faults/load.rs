@@ -200,12 +200,26 @@ impl Record {
     /// the other instance, which waits for nobody, was slow as well.
     pub fn is_excused(&self, call: &Call) -> bool {
         const ABOUT: Duration = Duration::from_millis(500);
-        let slow = |control: &Call| {
-            control.took >= DEADLINE / 5
-                && control.sent <= call.sent + call.took + ABOUT
-                && call.sent <= control.sent + control.took + ABOUT
+        let about = |control: &Call| {
+            control.sent <= call.sent + call.took + ABOUT && call.sent <= control.sent + control.took + ABOUT
         };
-        call.took >= DEADLINE && self.controls.iter().any(slow)
+        call.took >= DEADLINE
+            && self
+                .controls
+                .iter()
+                .any(|control| is_slow(control) && about(control))
+    }
+
+    /// How many calls may be late, each of them excused: few, but for the share in which the other instance was slow.
+    pub fn most_late(&self) -> usize {
+        let slow = self.controls.iter().filter(|control| is_slow(control)).count();
+        self.calls.len() / 20 + self.calls.len() * slow / self.controls.len()
+    }
+
+    /// The longest that the machine kept the other instance from answering.
+    pub fn longest_stall(&self) -> Duration {
+        let took = self.controls.iter().map(|control| control.took);
+        took.max().unwrap_or_default()
     }
 
     /// The time within which so many of a hundred calls had their answer.
@@ -219,6 +233,11 @@ impl Record {
     pub fn count(&self, is: impl Fn(&Call) -> bool) -> usize {
         self.calls.iter().filter(|call| is(call)).count()
     }
+}
+
+/// Whether a call of the other instance took longer than it would on a machine that has the time.
+fn is_slow(control: &Call) -> bool {
+    control.took >= DEADLINE / 5
 }
 
 /// Calls by one connection until it is told to stop, then waits for what is under way.
