@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::doctor;
 use super::key_secret::{self, KeySecretError};
 use super::mounts;
 use super::settings::{Settings, StoreSettings};
@@ -137,9 +138,12 @@ impl App {
         let metrics = Arc::new(Metrics::new(workers + 1).showing(instances.clone()));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
         let mut operators = operators(&settings, hints, &policies, &sources, &metrics);
-        if let StoreSettings::Redis { target, .. } = &settings.store {
+        if let StoreSettings::Redis { target, budget } = &settings.store {
             let heartbeat = Heartbeat::new(Arc::clone(target), &keys, instances.clone());
-            operators.background = beside(operators.background, heartbeat.run());
+            operators.background = beside(operators.background, heartbeat.run(warn_of_silence));
+            let prefix = settings.key_prefix.clone();
+            let examined = doctor::log_when_there(Arc::clone(target), keys.clone(), prefix, *budget);
+            operators.background = beside(operators.background, examined);
         }
         let stores = Stores::new(&settings, keys.clone(), instances, Arc::clone(&metrics));
         let options = settings.limiter.clone();
@@ -159,6 +163,14 @@ impl App {
         tracing::info!(%grpc, %admin, workers, rules, domains, hash, "ready");
         Ok(running.run(shutdown).await?)
     }
+}
+
+fn warn_of_silence(reason: &str) {
+    tracing::warn!(
+        reason,
+        "no heartbeat reaches Redis, so other instances are not heard: until they are, this one takes itself for the only \
+         one when it decides without Redis; --instances says how many there are"
+    );
 }
 
 /// `main`, and for as long as it runs what does not end by itself.

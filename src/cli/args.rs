@@ -47,6 +47,9 @@ pub enum Command {
         after_help = "Exit codes: 0 every test passed, 1 one failed or something is wrong with a file, 2 nothing to test."
     )]
     Test(TestArgs),
+    /// Tell what is wrong with a Redis, before it bites
+    #[command(after_help = "Exit codes: 0 nothing that would bite, 1 something would, 2 not asked right.")]
+    Doctor(DoctorArgs),
     /// Ask a running server
     #[command(after_help = "Exit codes: 0 admitted, 1 refused at least once, 2 could not ask.")]
     Call(CallArgs),
@@ -338,6 +341,36 @@ pub struct TestArgs {
     pub assume: AssumeArgs,
 
     /// Everything as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `doctor` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DoctorArgs {
+    /// Where counters live
+    #[command(flatten)]
+    pub store: StoreArgs,
+
+    /// The longest one decision may take in Redis
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "COMPORTA_STORE_BUDGET",
+        default_value = "10ms"
+    )]
+    pub store_budget: String,
+
+    /// In front of every key in Redis
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "COMPORTA_KEY_PREFIX",
+        default_value = "comporta"
+    )]
+    pub key_prefix: String,
+
+    /// One JSON object
     #[arg(long)]
     pub json: bool,
 }

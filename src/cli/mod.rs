@@ -7,6 +7,7 @@ mod ceiling;
 pub mod check;
 mod deployment;
 mod descriptor;
+mod doctor;
 pub mod excerpt;
 pub mod exit;
 pub mod explain;
@@ -50,6 +51,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => check(&args, &mut out),
         Command::Explain(args) => explain::explain(&args, &mut out, &mut err),
         Command::Test(args) => test::test(&args, &mut out),
+        Command::Doctor(args) => doctor::doctor(&args, &mut out, &mut err),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

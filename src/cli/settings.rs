@@ -251,7 +251,7 @@ fn log_level(text: &str) -> Result<String, String> {
     logs::check_level(text).map(|()| text.to_owned())
 }
 
-fn prefix(text: &str) -> Result<String, String> {
+pub(super) fn prefix(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err(String::from(
             "must not be empty: it tells our keys from others in the same Redis",
@@ -290,7 +290,7 @@ fn age(text: &str) -> Result<Option<Duration>, String> {
     }
 }
 
-fn positive(text: &str) -> Result<Duration, String> {
+pub(super) fn positive(text: &str) -> Result<Duration, String> {
     match time(text)? {
         Duration::ZERO => Err(String::from("must be longer than nothing")),
         time => Ok(time),

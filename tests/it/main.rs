@@ -11,6 +11,7 @@ mod conformance;
 mod contention;
 mod degraded;
 mod deploy;
+mod doctor;
 mod envoy;
 mod examples;
 mod explain;

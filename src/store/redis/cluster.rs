@@ -15,11 +15,11 @@ use tokio::time::{sleep, timeout};
 
 use super::codec::Reply;
 use super::connect::{self, Address, CONNECTING, Whereabouts};
-use super::links::Links;
+use super::links::{Links, probe_key_of};
 use super::meaning::Meaning;
 use super::parts::{self, Undo};
 use super::request::{Failure, Request};
-use super::slots::{SLOTS, SlotMap, slot_of};
+use super::slots::SlotMap;
 use super::supervisor::Supervised;
 use crate::decide::group;
 use crate::domain::check::Group;
@@ -204,12 +204,9 @@ impl Shared {
     }
 
     fn start(&self, address: &Address, map: &SlotMap) -> Supervised {
-        let serves = |number: &u32| map.primary(slot_of(&self.links.probe_key(*number))) == Some(address);
-        // One in as many as there are primaries is served there; a node that serves none says where it belongs, which shows
-        // as well that it is there.
-        let number = (0..u32::from(SLOTS)).find(serves).unwrap_or_default();
+        let probe = probe_key_of(&self.links.keys, address, Some(map));
         self.links
-            .start(address.to_string(), Whereabouts::Known(address.clone()), number)
+            .start(address.to_string(), Whereabouts::Known(address.clone()), &probe)
     }
 
     async fn follow(self: Arc<Self>) {
@@ -266,14 +263,7 @@ impl Shared {
 
     async fn look_from(&self, node: &Address) -> Result<SlotMap, String> {
         let mut connection = connect::to(self.links.target(), node).await?;
-        let mut command = redis::cmd("CLUSTER");
-        command.arg("SLOTS");
-        let answer = connect::call(&mut connection, &command)
-            .await
-            .map_err(|error| error.to_string())?;
-        SlotMap::read(&answer, node)
-            .filter(|map| !map.nodes().is_empty())
-            .ok_or_else(|| String::from("no slot is served"))
+        SlotMap::ask(&mut connection, node).await
     }
 
     fn take(&self, map: SlotMap) {

@@ -54,19 +54,15 @@ impl Heartbeat {
         }
     }
 
-    /// Beats until it is dropped. While Redis is gone, the number is that of the last beats before.
-    pub async fn run(mut self) -> Infallible {
+    /// Beats until it is dropped. While Redis is gone, the number is that of the last beats before. Should not even one
+    /// have got through, `unheard` is told why, once.
+    pub async fn run(mut self, unheard: impl Fn(&str)) -> Infallible {
         let mut was_told = self.instances.is_fixed();
         loop {
             let reason = self.beat_until_it_fails().await;
-            tracing::debug!(reason, "no heartbeat");
             if self.heard.0.is_empty() && !was_told {
                 was_told = true;
-                tracing::warn!(
-                    reason,
-                    "no heartbeat reaches Redis, so other instances are not heard: until they are, this one takes itself \
-                     for the only one when it decides without Redis; --instances says how many there are"
-                );
+                unheard(&reason);
             }
             sleep(BETWEEN_BEATS / 2).await;
         }

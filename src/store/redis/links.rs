@@ -3,14 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::Whereabouts;
+use super::connect::{Address, Whereabouts};
 use super::link::Link;
 use super::probe::Probe;
 use super::script::Script;
+use super::slots::{SLOTS, SlotMap, slot_of};
 use super::supervisor::Supervised;
 use super::target::RedisTarget;
 use crate::store::StoreObserver;
 use crate::store::key::Keys;
+
+/// The key of a counter for probes that the node at `address` serves, by `map`: one number in as many as there are
+/// primaries gives one. A node that serves none says where it belongs, which shows as well that it is there.
+pub(super) fn probe_key_of(keys: &Keys, address: &Address, map: Option<&SlotMap>) -> Vec<u8> {
+    let Some(map) = map else { return keys.probe(0) };
+    let mut numbered = (0..u32::from(SLOTS)).map(|number| keys.probe(number));
+    numbered
+        .find(|key| map.primary(slot_of(key)) == Some(address))
+        .unwrap_or_else(|| keys.probe(0))
+}
 
 /// Makes links.
 pub(super) struct Links {
@@ -22,9 +33,9 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// A link to the server at `whereabouts`, which is told of as `endpoint`. It is probed in counter `number`.
-    pub(super) fn start(&self, endpoint: String, whereabouts: Whereabouts, number: u32) -> Supervised {
-        let probe = Probe::new(Arc::clone(&self.script), &self.probe_key(number));
+    /// A link to the server at `whereabouts`, which is told of as `endpoint`. It is probed in the counter `probe`.
+    pub(super) fn start(&self, endpoint: String, whereabouts: Whereabouts, probe: &[u8]) -> Supervised {
+        let probe = Probe::new(Arc::clone(&self.script), probe);
         let link = Link::new(
             endpoint,
             Arc::clone(&self.script),
@@ -39,11 +50,6 @@ impl Links {
             self.budget,
             Arc::clone(&self.observer),
         )
-    }
-
-    /// The key of counter `number` for probes.
-    pub(super) fn probe_key(&self, number: u32) -> Vec<u8> {
-        self.keys.probe(number)
     }
 
     /// What they lead to.

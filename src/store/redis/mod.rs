@@ -6,6 +6,7 @@ mod breaker;
 mod cluster;
 pub mod codec;
 mod connect;
+mod doctor;
 mod heartbeat;
 mod link;
 mod links;
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 use self::cluster::Cluster;
 use self::codec::Reply;
 use self::connect::Whereabouts;
+pub use self::doctor::{Doctor, Finding, Info, Inspection};
 pub use self::heartbeat::Heartbeat;
 use self::links::Links;
 use self::request::Request;
@@ -85,7 +87,13 @@ impl Redis {
             budget,
             observer: Arc::clone(&observer),
         };
-        let one = |whereabouts| Servers::One(Arc::new(links.start(links.endpoint(), whereabouts, 0)));
+        let one = |whereabouts| {
+            Servers::One(Arc::new(links.start(
+                links.endpoint(),
+                whereabouts,
+                &keys.probe(0),
+            )))
+        };
         let servers = match target.layout().clone() {
             Layout::Single(address) => one(Whereabouts::Known(address)),
             Layout::Sentinel { sentinels, master } => one(Whereabouts::AskSentinels { sentinels, master }),

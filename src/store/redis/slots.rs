@@ -1,7 +1,10 @@
 //! Which node of a cluster serves which keys.
 
 use redis::Value;
+use redis::aio::MultiplexedConnection;
 
+use super::connect;
+use super::meaning;
 use super::url::Address;
 
 /// How many slots every cluster has.
@@ -30,8 +33,23 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
+    /// Asks the node at `asked` over `connection`.
+    ///
+    /// # Errors
+    /// When it does not say, or says that nobody serves anything.
+    pub(super) async fn ask(connection: &mut MultiplexedConnection, asked: &Address) -> Result<Self, String> {
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let answer = connect::call(connection, &command)
+            .await
+            .map_err(|error| meaning::explained(&error))?;
+        Self::read(&answer, asked)
+            .filter(|map| !map.nodes.is_empty())
+            .ok_or_else(|| String::from("no slot is served"))
+    }
+
     /// Reads the answer to `CLUSTER SLOTS` of the node at `asked`: a node that does not know its own host leaves it out.
-    pub(super) fn read(answer: &Value, asked: &Address) -> Option<Self> {
+    fn read(answer: &Value, asked: &Address) -> Option<Self> {
         let Value::Array(rows) = answer else { return None };
         let mut map = Self::default();
         let mut replicas = Vec::new();

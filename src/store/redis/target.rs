@@ -124,6 +124,10 @@ impl RedisTarget {
         &self.url
     }
 
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.user.as_deref()
+    }
+
     pub(super) const fn layout(&self) -> &Layout {
         &self.url.layout
     }
