@@ -93,10 +93,17 @@ impl Sentinels {
         });
     }
 
+    /// Makes a user of all sentinels.
+    pub fn add_user(&self, name: &str, password: &str) {
+        for sentinel in &self.sentinels {
+            let () = sentinel.ask(&["ACL", "SETUSER", name, "on", &format!(">{password}"), "+@all"]);
+        }
+    }
+
     /// Asks the sentinels to exchange the two, while both are there. The new primary's place.
     pub fn fail_over(&self) -> usize {
         let next = 1 - self.primary().expect("a primary");
-        let () = self.sentinels[0].ask(&["FAILOVER", NAME]);
+        let () = self.sentinels[0].ask(&["SENTINEL", "FAILOVER", NAME]);
         self.wait_for_primary(next);
         next
     }
@@ -155,20 +162,20 @@ sentinel failover-timeout {NAME} 5000
 
     /// What it says of the primary.
     fn says(&self, name: &str) -> String {
-        let all: std::collections::HashMap<String, String> = self.ask(&["MASTER", NAME]);
+        let all: std::collections::HashMap<String, String> = self.ask(&["SENTINEL", "MASTER", NAME]);
         all.get(name).cloned().unwrap_or_default()
     }
 
     /// Where it says that the primary is.
     fn names(&self) -> String {
-        let (host, port): (String, String) = self.ask(&["GET-MASTER-ADDR-BY-NAME", NAME]);
+        let (host, port): (String, String) = self.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
         format!("{host}:{port}")
     }
 
     fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
         let mut connection = connect(self.folder.path(), self.password);
-        redis::cmd("SENTINEL")
-            .arg(command)
+        redis::cmd(command[0])
+            .arg(&command[1..])
             .query(&mut connection)
             .unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }

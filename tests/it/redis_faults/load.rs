@@ -23,6 +23,9 @@ pub const CONNECTIONS: usize = 4;
 /// Connections to another instance on the same machine, which has no store that could fail.
 const CONTROLS: usize = 2;
 
+/// How long it is waited for the store to decide again.
+const LONGEST: Duration = Duration::from_secs(8);
+
 /// From one call on a connection to its next, whether it has its answer or not.
 const BETWEEN_CALLS: Duration = Duration::from_millis(20);
 
@@ -149,7 +152,6 @@ impl Load {
 
     /// The fault has ended at this moment. Waits until every connection has answers of the store again, but not for ever.
     pub fn until_recovered(mut self) -> Record {
-        const LONGEST: Duration = Duration::from_secs(8);
         let ended = Instant::now();
         let recovery = loop {
             let recovery = recovery(&self.calls.lock().expect("the calls"), ended);
@@ -196,30 +198,33 @@ fn recovery(calls: &[Call], ended: Instant) -> Option<Duration> {
 }
 
 impl Record {
-    /// Whether a call had no answer within its deadline because the machine was busy with other things: about that time
-    /// the other instance, which waits for nobody, was slow as well.
-    pub fn is_excused(&self, call: &Call) -> bool {
-        const ABOUT: Duration = Duration::from_millis(500);
-        let about = |control: &Call| {
-            control.sent <= call.sent + call.took + ABOUT && call.sent <= control.sent + control.took + ABOUT
-        };
-        call.took >= DEADLINE
-            && self
-                .controls
-                .iter()
-                .any(|control| is_slow(control) && about(control))
+    /// Whether the machine was so busy with other things that figures say little: the other instance, which waits for
+    /// nobody, was slow as well.
+    pub fn is_noise(&self) -> bool {
+        self.slow_controls() > self.controls.len() / 20
     }
 
-    /// How many calls may be late, each of them excused: few, but for the share in which the other instance was slow.
+    /// How many calls may have no answer in time: none on a machine that has the time for them.
     pub fn most_late(&self) -> usize {
-        let slow = self.controls.iter().filter(|control| is_slow(control)).count();
-        self.calls.len() / 20 + self.calls.len() * slow / self.controls.len()
+        match self.slow_controls() {
+            0 => 0,
+            _ if self.is_noise() => self.calls.len(),
+            _ => self.calls.len() / 20,
+        }
     }
 
-    /// The longest that the machine kept the other instance from answering.
-    pub fn longest_stall(&self) -> Duration {
-        let took = self.controls.iter().map(|control| control.took);
-        took.max().unwrap_or_default()
+    /// How soon after the end of a fault the store must decide again.
+    pub fn soon(&self) -> Duration {
+        if self.is_noise() {
+            LONGEST
+        } else {
+            Duration::from_secs(2)
+        }
+    }
+
+    fn slow_controls(&self) -> usize {
+        let is_slow = |control: &&Call| control.took >= DEADLINE / 5;
+        self.controls.iter().filter(is_slow).count()
     }
 
     /// The time within which so many of a hundred calls had their answer.
@@ -233,11 +238,6 @@ impl Record {
     pub fn count(&self, is: impl Fn(&Call) -> bool) -> usize {
         self.calls.iter().filter(|call| is(call)).count()
     }
-}
-
-/// Whether a call of the other instance took longer than it would on a machine that has the time.
-fn is_slow(control: &Call) -> bool {
-    control.took >= DEADLINE / 5
 }
 
 /// Calls by one connection until it is told to stop, then waits for what is under way.

@@ -18,6 +18,10 @@ fn sentinels_and_servers_with_passwords_of_their_own() {
     let [one, another] = [&one, &another].map(|file| file.path().to_str().expect("a path in UTF-8"));
     let flags = ["--store-password-file", one, "--sentinel-password-file", another];
     uses(&serve_with(&sentinels.url(), &flags));
+    sentinels.add_user("watcher", "another");
+    let flags = [&flags[..], &["--sentinel-user", "watcher"]].concat();
+    let comporta = serve_with(&sentinels.url(), &flags);
+    comporta.wait_for_store("edge", "client=ana");
     assert!(!sentinels.server(0).keys().is_empty());
 }
 
