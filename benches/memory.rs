@@ -55,6 +55,7 @@ impl StoreObserver for Silent {
     fn unreadable(&self, _: u32) {}
     fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
+    fn refused_from_memory(&self) {}
 }
 
 /// Kilobytes that a line of this process's status says.

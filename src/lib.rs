@@ -14,7 +14,7 @@
 //! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
 //! | [`service`] | the use case without a transport (`limiter`), the wire (`call`, `convert`, `rls`, `json`), reloads, health, admin, the server |
 //! | [`proto`] | the wire types, generated |
-//! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback |
+//! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback, what is known to be refused |
 //! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
 //! | [`policy`] | YAML to a compiled, immutable set of rules; matching |
 //! | [`clock`] | the one place that reads the time of day |
@@ -61,6 +61,9 @@
 //! * `/json` does not take hits that are given back: to the reference the field is unknown there.
 //! * A leaky bucket can owe its queue and, behind it, the largest call: less would forget a part of such a call and
 //!   release the next one too early.
+//! * A refusal by the shared store is remembered and answered from memory until the call would pass ([`store::refused`]).
+//!   The request's other checks are then not looked at: their descriptors show OK without a limit, give no metadata and
+//!   count for nothing in metrics.
 //! * A reload compares the bytes of all files, in their order: what says the same is no reload. Folders are watched and,
 //!   for what a watch cannot see, files are looked at every ten seconds. A folder of several files that has lost one is a
 //!   set like any other; one that has lost all is not.

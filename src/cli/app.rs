@@ -35,6 +35,7 @@ use crate::store::instances::Instances;
 use crate::store::key::Keys;
 use crate::store::memory::Memory;
 use crate::store::redis::{Heartbeat, Redis, TimeSource};
+use crate::store::refused::{Refusals, Refused};
 use crate::store::{Store, StoreError};
 use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 
@@ -312,6 +313,8 @@ struct Stores {
     keys: Keys,
     /// The same counters, where they stand in for the shared store.
     standby: Arc<Standby>,
+    /// What the shared store would refuse, known to all cores.
+    refusals: Arc<Refusals>,
     metrics: Arc<Metrics>,
 }
 
@@ -320,6 +323,10 @@ impl Stores {
         let observer = metrics.store_observer(0);
         let local = Memory::new(settings.max_counters, Arc::clone(&observer));
         let store = settings.store.clone();
+        let refusals = match &store {
+            StoreSettings::Redis { target, .. } if target.is_cluster() => Refusals::of_cluster(),
+            _ => Refusals::new(),
+        };
         match &store {
             StoreSettings::Memory => tracing::info!("counters live in this process"),
             StoreSettings::Redis { target, .. } => {
@@ -332,6 +339,7 @@ impl Stores {
             standby: Arc::new(Standby::new(local.clone(), instances, ceiling, observer)),
             local,
             keys,
+            refusals: Arc::new(refusals),
             metrics,
         }
     }
@@ -348,7 +356,9 @@ impl Stores {
             &self.keys,
             self.metrics.store_observer(core),
         );
-        Stack::Redis(Fallback::new(redis, Arc::clone(&self.standby)))
+        let shared = Fallback::new(redis, Arc::clone(&self.standby));
+        let observer = self.metrics.store_observer(core);
+        Stack::Redis(Refused::new(shared, Arc::clone(&self.refusals), observer))
     }
 }
 
@@ -356,7 +366,7 @@ impl Stores {
 #[derive(Clone)]
 enum Stack {
     Memory(Memory),
-    Redis(Fallback<Redis>),
+    Redis(Refused<Fallback<Redis>>),
 }
 
 impl Store for Stack {

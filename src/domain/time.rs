@@ -73,6 +73,12 @@ impl Micros {
         self.0.div_ceil(1_000_000)
     }
 
+    /// This span and `other`; at most 2^64 - 1 µs.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// This span less `other`; zero when `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {

@@ -29,12 +29,14 @@ pub enum Reason {
     /// The shared store cannot decide, and this process admits no more for now by itself. The waits are those until it
     /// does.
     Ceiling,
+    /// Its counter was not looked at, for another check of the group is known to refuse it.
+    NotAsked,
 }
 
 impl Reason {
     /// Whether the figures beside it are those of the limit.
     pub const fn has_figures(self) -> bool {
-        !matches!(self, Self::StoreFailed | Self::Ceiling)
+        !matches!(self, Self::StoreFailed | Self::Ceiling | Self::NotAsked)
     }
 }
 
@@ -55,6 +57,19 @@ pub struct Decision {
     pub reset_after: Micros,
     /// How long to hold the answer; zero unless the limit delays.
     pub delay: Micros,
+}
+
+impl Decision {
+    /// About a check that was not looked at.
+    pub const NOT_ASKED: Self = Self {
+        verdict: Verdict::UnderLimit,
+        reason: Reason::NotAsked,
+        remaining: 0,
+        retry_after: None,
+        next_after: None,
+        reset_after: Micros::ZERO,
+        delay: Micros::ZERO,
+    };
 }
 
 /// What is decided about a group: one decision per check, in order.

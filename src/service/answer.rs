@@ -127,7 +127,8 @@ impl Answer {
 pub struct Status {
     /// What the gateway is told; a rule that is only watched shows under its limit.
     pub verdict: Verdict,
-    /// The limit that matters most here; absent where nothing limits.
+    /// The limit that matters most here; absent where nothing limits, and where a request was refused without looking
+    /// here: a gateway shows no budget then.
     pub limit: Option<ShownLimit>,
     /// Hits that would still pass; zero when over the limit.
     pub remaining: u32,

@@ -141,7 +141,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             rule: deciding.map(|place| plan.check(place).rule.path.to_string()),
             deciding: deciding.and_then(|place| plan.reached.iter().position(|reached| reached.meets(place))),
             degraded: decisions.degraded.is_some(),
-            metadata: metadata(plan, &statuses),
+            metadata: metadata(plan, decisions, &statuses),
             uncounted: plan.uncounted.clone(),
             statuses,
             headers: SmallVec::new(),
@@ -353,12 +353,23 @@ fn shown_limit(limit: &Limit, compat: bool) -> ShownLimit {
     }
 }
 
+/// Whether none of the limits that a descriptor arrived at was looked at: another one is known to be spent.
+fn was_left_open(reached: &Reached<'_>, decisions: &Decisions) -> bool {
+    let is_open = |place: &usize| {
+        let decision = decisions.checks.get(*place);
+        decision.is_some_and(|decision| decision.reason == Reason::NotAsked)
+    };
+    matches!(reached, Reached::Limited(_, places) if places.iter().all(is_open))
+}
+
 /// What the rules that let pass say for whoever reads on.
-fn metadata(plan: &Plan<'_>, statuses: &[Status]) -> SmallVec<[Arc<Metadata>; 1]> {
+fn metadata(plan: &Plan<'_>, decisions: &Decisions, statuses: &[Status]) -> SmallVec<[Arc<Metadata>; 1]> {
     plan.reached
         .iter()
         .zip(statuses)
-        .filter(|(_, status)| status.verdict == Verdict::UnderLimit)
+        .filter(|(reached, status)| {
+            status.verdict == Verdict::UnderLimit && !was_left_open(reached, decisions)
+        })
         .filter_map(|(reached, _)| match reached {
             Reached::Limited(rule, _) | Reached::Unlimited(rule) => rule.metadata.clone(),
             Reached::Nothing | Reached::NoRule | Reached::Replaced => None,
@@ -372,13 +383,16 @@ fn is_shadow_refusal(plan: &Plan<'_>, check: &Planned<'_>, decision: &Decision) 
 
 fn count(tally: &dyn Tally, domain: usize, plan: &Plan<'_>, answer: &Answer, decisions: &Decisions) {
     tally.called(Some(domain), answer.cause);
-    for (reached, status) in plan.reached.iter().zip(&answer.statuses) {
+    let met = || plan.reached.iter().zip(&answer.statuses);
+    for (reached, status) in met().filter(|(reached, _)| !was_left_open(reached, decisions)) {
         if let Reached::Unlimited(rule) | Reached::Limited(rule, _) = reached {
             tally.decided(domain, rule.index, status.verdict);
         }
     }
     for (place, path) in &plan.by_value {
-        if let Some(status) = answer.statuses.get(*place) {
+        if let Some((reached, status)) = met().nth(*place)
+            && !was_left_open(reached, decisions)
+        {
             tally.decided_by_value(domain, path, status.verdict);
         }
     }

@@ -5,6 +5,8 @@ pub mod instances;
 pub mod key;
 pub mod memory;
 pub mod redis;
+pub mod refused;
+mod secret_hash;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
@@ -86,6 +88,8 @@ pub trait StoreObserver: Send + Sync + 'static {
     fn degraded(&self, change: &Degradation<'_>);
     /// A full store sends new counters to their rule's overflow counter.
     fn overflowed(&self);
+    /// A group was refused by what is known already, without the shared store.
+    fn refused_from_memory(&self);
 }
 
 /// The operating system's randomness, by way of the standard library's own hash seeds: two or more cannot be guessed.

@@ -28,6 +28,8 @@ pub enum Metric {
     Degradations,
     /// How many instances share each budget.
     Instances,
+    /// Calls that were refused without asking the shared store.
+    RefusedFromMemory,
     /// Counters that could not be read.
     UnreadableCounters,
     /// New counters that went to their rule's overflow counter.
@@ -48,7 +50,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of a scrape.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Calls,
         Self::Decisions,
         Self::DecisionsByValue,
@@ -59,6 +61,7 @@ impl Metric {
         Self::StoreDegraded,
         Self::Degradations,
         Self::Instances,
+        Self::RefusedFromMemory,
         Self::UnreadableCounters,
         Self::OverflowedCounters,
         Self::OverridesIgnored,
@@ -82,6 +85,7 @@ impl Metric {
             Self::StoreDegraded => "store_degraded",
             Self::Degradations => "degradations",
             Self::Instances => "instances",
+            Self::RefusedFromMemory => "refused_from_memory",
             Self::UnreadableCounters => "unreadable_counters",
             Self::OverflowedCounters => "overflowed_counters",
             Self::OverridesIgnored => "overrides_ignored",
@@ -100,7 +104,7 @@ impl Metric {
                 "Calls answered, by domain and cause; domains that no policy is about are one, unknown."
             }
             Self::Decisions => {
-                "Descriptors that reached a rule, by the verdict shown. Watched rules show ok."
+                "Descriptors that reached a rule and were looked at, by the verdict shown. Watched rules show ok."
             }
             Self::DecisionsByValue => {
                 "Decisions of rules with value_to_metric or detailed_metric, by callers' values: 1000 in a domain for \
@@ -125,6 +129,9 @@ impl Metric {
             }
             Self::Instances => {
                 "The instances that each budget is divided by while the shared store cannot decide."
+            }
+            Self::RefusedFromMemory => {
+                "Calls refused without asking the shared store: it had said until when they are."
             }
             Self::UnreadableCounters => "Counters that held something unreadable and were taken as empty.",
             Self::OverflowedCounters => {

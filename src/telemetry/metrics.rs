@@ -144,6 +144,7 @@ impl Metrics {
             }),
             Metric::Degradations => put(&mut out, self.stores.degradations()),
             Metric::Instances => out.encode_gauge(&i64::from(self.instances.count())),
+            Metric::RefusedFromMemory => put(&mut out, self.stores.refused_from_memory()),
             Metric::UnreadableCounters => put(&mut out, self.stores.unreadable()),
             Metric::OverflowedCounters => put(&mut out, self.stores.overflowed()),
             Metric::OverridesIgnored => put(&mut out, self.overrides_ignored.load(Ordering::Relaxed)),

@@ -24,7 +24,8 @@ const FIRST_ERROR: usize = BOUNDS.len() + 1;
 const MICROS: usize = FIRST_ERROR + KINDS.len();
 const UNREADABLE: usize = MICROS + 1;
 const OVERFLOWED: usize = UNREADABLE + 1;
-const CELLS: usize = OVERFLOWED + 1;
+const FROM_MEMORY: usize = OVERFLOWED + 1;
+const CELLS: usize = FROM_MEMORY + 1;
 
 /// The stores of all cores.
 #[derive(Debug)]
@@ -113,6 +114,11 @@ impl Stores {
     /// Counters that found a store full.
     pub(super) fn overflowed(&self) -> u64 {
         self.sum(OVERFLOWED)
+    }
+
+    /// Groups that were refused by what was known already.
+    pub(super) fn refused_from_memory(&self) -> u64 {
+        self.sum(FROM_MEMORY)
     }
 
     fn sum(&self, cell: usize) -> u64 {
@@ -218,6 +224,10 @@ impl StoreObserver for CoreStore {
                  (said at most once a minute)"
             );
         }
+    }
+
+    fn refused_from_memory(&self) {
+        self.cells.add(FROM_MEMORY, 1);
     }
 }
 

@@ -182,6 +182,7 @@ impl StoreObserver for Unreadable {
     }
     fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
+    fn refused_from_memory(&self) {}
 }
 
 #[tokio::test]

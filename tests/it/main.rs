@@ -29,6 +29,7 @@ mod readme;
 mod recorded;
 mod redis_faults;
 mod redis_setups;
+mod refused;
 mod reload;
 mod scenarios;
 mod schema;

@@ -358,6 +358,47 @@ async fn a_refused_caller_hears_which_limit_and_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn what_was_not_looked_at_shows_no_budget_and_counts_for_nothing() {
+    const POLICY: &str = "
+domain: edge
+descriptors:
+  - { key: address, rate_limit: { rate: 20/minute } }
+  - { key: route, value_to_metric: true, metadata: { tier: 1 }, rate_limit: { rate: 5/minute } }
+  - key: both
+    metadata: { tier: 2 }
+    rate_limits:
+      - { rate: 5/minute }
+      - { rate: 9/day }
+";
+    let bench = Bench::of(POLICY, |name| match name {
+        "address" | "both:minute" => spent(Some(Micros::from_secs(10))),
+        _ => Decision::NOT_ASKED,
+    });
+    let answer = bench
+        .ask(&[("route=a", ONE), ("address=::1", ONE), ("both=a", ONE)])
+        .await;
+    assert_eq!(answer.statuses[0], Status::UNTOUCHED);
+    let shown = |status: &Status| status.limit.as_ref().map(|limit| limit.name.clone());
+    assert_eq!(shown(&answer.statuses[1]).as_deref(), Some("address"));
+    assert_eq!(shown(&answer.statuses[2]).as_deref(), Some("both:minute"));
+    assert_eq!(answer.deciding, Some(1));
+    assert!(answer.metadata.is_empty());
+    assert_eq!(
+        header(&answer, "ratelimit-policy"),
+        Some(r#""address";q=20;w=60, "both:minute";q=5;w=60"#)
+    );
+    let body = answer.body.expect("a body");
+    assert!(
+        body.contains(r#""violated-policies":["address","both:minute"]"#),
+        "{body}"
+    );
+    assert_eq!(
+        bench.notes(),
+        ["Some(0) over_limit", "address OverLimit", "both OverLimit"]
+    );
+}
+
+#[tokio::test]
 async fn a_call_that_never_can_pass_is_not_told_to_wait() {
     let bench = Bench::new(|_| spent(None));
     let answer = bench.ask(&[("client=a,plan=free", Hits::Take(1000))]).await;

@@ -162,6 +162,7 @@ mod tests {
             });
         }
         fn overflowed(&self) {}
+        fn refused_from_memory(&self) {}
     }
 
     /// An outage whose clock is moved by hand, in milliseconds.

@@ -73,6 +73,7 @@ impl StoreObserver for Changes {
         .fetch_add(1, Ordering::Relaxed);
     }
     fn overflowed(&self) {}
+    fn refused_from_memory(&self) {}
 }
 
 /// An instance whose shared store fails.

@@ -2,6 +2,7 @@
 //! `cargo test --features loom --lib interleavings`.
 
 use loom::thread::{Builder, JoinHandle};
+use siphasher::sip128::SipHasher13;
 
 use super::fixtures::{key, limit};
 use super::*;
@@ -21,6 +22,7 @@ impl StoreObserver for Silent {
     fn unreadable(&self, _: u32) {}
     fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
+    fn refused_from_memory(&self) {}
 }
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
@@ -34,7 +36,7 @@ const ALGORITHMS: [Algorithm; 4] = [
 
 /// A store whose counters lie in the same shards each time: a model must go the same way whenever its threads do.
 fn store(most_counters: usize) -> Memory {
-    Memory::with_secret(SipHasher13::new(), most_counters, Arc::new(Silent))
+    Memory::with_secret(SecretHash(SipHasher13::new()), most_counters, Arc::new(Silent))
 }
 
 /// Runs `scenario` once for each order in which its threads can take turns. A dead end would be found too.
@@ -151,7 +153,7 @@ fn new_counters_of_a_full_store_share_one_whoever_comes_first() {
 
 /// Clients whose counters lie in the same shard.
 fn three_of_one_shard(store: &Memory) -> [usize; 3] {
-    let shard = |client: usize| shard_of(store.shared.hash(&key(client)));
+    let shard = |client: usize| shard_of(store.shared.secret.of(&key(client)));
     let mut same = (0..).filter(|client| shard(*client) == shard(0));
     std::array::from_fn(|_| same.next().expect("enough of them"))
 }

@@ -16,13 +16,13 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Instant;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
 use smallvec::SmallVec;
 
 use self::lock::{Mutex, MutexGuard};
 use self::shard::Shard;
 use super::key::limit_of;
-use super::{Store, StoreError, StoreObserver, random};
+use super::secret_hash::SecretHash;
+use super::{Store, StoreError, StoreObserver};
 use crate::decide::group::{self, Counters, Stored};
 use crate::decide::state::Seen;
 use crate::domain::check::{Check, Group};
@@ -40,7 +40,7 @@ pub struct Memory {
 }
 
 struct Shared {
-    secret: SipHasher13,
+    secret: SecretHash,
     shards: [Mutex<Shard>; SHARDS],
     most_per_shard: usize,
     observer: Arc<dyn StoreObserver>,
@@ -49,11 +49,10 @@ struct Shared {
 impl Memory {
     /// A store that holds at most about `most_counters`; beyond that, new counters of a limit share one.
     pub fn new(most_counters: usize, observer: Arc<dyn StoreObserver>) -> Self {
-        let secret = SipHasher13::new_with_keys(random(), random());
-        Self::with_secret(secret, most_counters, observer)
+        Self::with_secret(SecretHash::new(), most_counters, observer)
     }
 
-    fn with_secret(secret: SipHasher13, most_counters: usize, observer: Arc<dyn StoreObserver>) -> Self {
+    fn with_secret(secret: SecretHash, most_counters: usize, observer: Arc<dyn StoreObserver>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 secret,
@@ -88,21 +87,15 @@ impl Memory {
 }
 
 impl Shared {
-    fn hash(&self, key: &[u8]) -> u128 {
-        let mut hasher = self.secret;
-        hasher.write(key);
-        hasher.finish128().as_u128()
-    }
-
     /// The counter that new counters of this key's limit share when there is no room. A group that has several such
     /// counters of one limit, `others` before this one, gets as many.
     fn overflow_hash(&self, key: &[u8], others: usize) -> u128 {
         let (domain, limit) = limit_of(key);
-        let mut hasher = self.secret;
-        hasher.write(domain);
-        hasher.write(limit);
-        hasher.write_usize(others);
-        hasher.finish128().as_u128()
+        self.secret.of_parts(|hasher| {
+            hasher.write(domain);
+            hasher.write(limit);
+            hasher.write_usize(others);
+        })
     }
 }
 
@@ -119,7 +112,7 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn lock(shared: &'a Shared, checks: &[Check<'_>], now: Timestamp) -> Self {
-        let hashes = checks.iter().map(|check| shared.hash(check.key)).collect();
+        let hashes = checks.iter().map(|check| shared.secret.of(check.key)).collect();
         let mut held = Self::lock_shards(shared, hashes);
         if held.send_new_to_overflow(shared, checks, now) {
             shared.observer.overflowed();

@@ -25,6 +25,7 @@ impl StoreObserver for Counted {
     fn overflowed(&self) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
     }
+    fn refused_from_memory(&self) {}
 }
 
 fn takes(store: &Memory, keys: &[Vec<u8>], limit: &Limit, now: Timestamp) -> bool {

@@ -128,6 +128,11 @@ impl RedisTarget {
         self.user.user.as_deref()
     }
 
+    /// Whether it is a cluster, where the counters of one group may lie on several servers.
+    pub const fn is_cluster(&self) -> bool {
+        matches!(self.url.layout, Layout::Cluster(_))
+    }
+
     pub(super) const fn layout(&self) -> &Layout {
         &self.url.layout
     }

@@ -25,6 +25,7 @@ impl StoreObserver for Silent {
     fn unreadable(&self, _: u32) {}
     fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
+    fn refused_from_memory(&self) {}
 }
 
 /// The algorithms that answer at once, with no wait to hold a reply for.

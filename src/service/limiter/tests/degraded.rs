@@ -60,6 +60,7 @@ impl StoreObserver for Deaf {
     fn unreadable(&self, _: u32) {}
     fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {}
+    fn refused_from_memory(&self) {}
 }
 
 /// A limiter of [`POLICY`] whose store is gone.
