@@ -140,6 +140,7 @@ impl Shared {
     /// Asks whoever serves `slot`. What has not run is sent on to where a node says it belongs.
     async fn ask(&self, slot: u16, request: Request) -> Result<Reply, StoreError> {
         let mut request = request;
+        request.slot = Some(slot);
         let mut link = self.link_of(slot)?;
         for _ in 0..REDIRECTIONS {
             match link.link().ask(request.clone()).await {

@@ -24,6 +24,8 @@ pub(super) struct Request {
     now: Option<Timestamp>,
     /// For keys that are on their way to another server: `ASKING` goes before it.
     pub(super) asking: bool,
+    /// Where in a cluster its keys lie: a call there is about one slot.
+    pub(super) slot: Option<u16>,
 }
 
 impl Request {
@@ -44,6 +46,7 @@ impl Request {
             ends,
             now,
             asking: false,
+            slot: None,
         }
     }
 
@@ -147,7 +150,10 @@ impl Batch {
         match self.groups.first() {
             None => true,
             Some(first) => {
-                !is_alone(&first.request) && !is_alone(request) && self.keys + request.checks() <= MOST_KEYS
+                !is_alone(&first.request)
+                    && !is_alone(request)
+                    && first.request.slot == request.slot
+                    && self.keys + request.checks() <= MOST_KEYS
             }
         }
     }
@@ -276,6 +282,15 @@ mod tests {
         waiting[1].request.asking = true;
         waiting[3].request.now = Some(Timestamp::default());
         assert_eq!(sizes(&mut waiting), [1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn in_a_cluster_what_lies_in_one_slot_goes_together() {
+        let (mut waiting, _answers) = queue(&[1; 5]);
+        for (place, slot) in [1, 1, 2, 1, 1].into_iter().enumerate() {
+            waiting[place].request.slot = Some(slot);
+        }
+        assert_eq!(sizes(&mut waiting), [2, 1, 2]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A Redis Cluster of the test's own.
 
 use super::process::poll;
+use super::proxy::Proxy;
 use super::redis::{Redis, Setup};
 
 const SLOTS: usize = 16_384;
@@ -26,9 +27,17 @@ impl Cluster {
         Self::of(3, 3)
     }
 
-    /// So many primaries, and the first of so many replicas behind each.
+    /// So many primaries, and so many replicas, which follow them in turn.
     pub fn of(primaries: usize, replicas: usize) -> Self {
-        let setup = Setup::default().with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+        Self::of_kind(Setup::default(), primaries, replicas)
+    }
+
+    /// The same of nodes of that kind.
+    pub fn of_kind(setup: Setup, primaries: usize, replicas: usize) -> Self {
+        let mut setup = setup.with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+        if setup.has_tls() {
+            setup = setup.with(&["--tls-cluster", "yes"]);
+        }
         let nodes: Vec<Redis> = (0..primaries + replicas).map(|_| setup.clone().start()).collect();
         let ids = nodes.iter().map(|node| node.ask(&["CLUSTER", "MYID"])).collect();
         let cluster = Self { nodes, ids };
@@ -71,23 +80,37 @@ impl Cluster {
                 state.contains("cluster_state:ok")
                     && (is_primary(node) || node.info("master_link_status") == "up")
             };
-            let owners = |node: &Redis| -> Vec<usize> {
-                (0..SLOTS)
-                    .step_by(SLOTS / 64)
-                    .map(|slot| self.owner_seen_by(node, slot))
-                    .collect()
-            };
-            let mut views = self.up().map(owners);
+            let mut views = self.up().map(served_by);
             let first = views.next();
             let agreed = views.all(|view| Some(view) == first);
             (agreed && self.up().all(well)).then_some(())
         });
     }
 
-    /// Where it is, as `--store` takes it.
+    /// Where it is, as `--store` takes it, without a password.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.nodes.iter().map(Redis::address).collect();
-        format!("redis-cluster://{}", addresses.join(","))
+        format!("{}-cluster://{}", self.nodes[0].scheme(), addresses.join(","))
+    }
+
+    /// Puts a proxy in front of every node, and makes all callers go by them.
+    pub fn hide_behind_proxies(&self) -> Vec<Proxy> {
+        let hide = |node: &Redis| {
+            let proxy = Proxy::start(&node.address());
+            let address = proxy.address();
+            let (_, port) = address.split_once(':').expect("an address");
+            let () = node.ask(&["CONFIG", "SET", "cluster-announce-port", port]);
+            proxy
+        };
+        let proxies: Vec<Proxy> = self.nodes.iter().map(hide).collect();
+        poll("nodes that name the proxies", || {
+            let named = |node: &Redis| {
+                let lines: String = node.ask(&["CLUSTER", "NODES"]);
+                proxies.iter().all(|proxy| lines.contains(&proxy.address()))
+            };
+            self.up().all(named).then_some(())
+        });
+        proxies
     }
 
     /// A node.
@@ -180,19 +203,29 @@ impl Cluster {
 
     /// `usize::MAX` if it thinks that nobody does.
     fn owner_seen_by(&self, node: &Redis, slot: usize) -> usize {
-        let all = seen_by(node);
-        let owner = all.iter().find(|other| {
-            other.is_primary
-                && other.is_well
-                && other
-                    .slots
-                    .iter()
-                    .any(|range| (range.0..=range.1).contains(&slot))
-        });
+        let owner = served_by(node)
+            .into_iter()
+            .find(|(first, last, _)| (*first..=*last).contains(&slot));
         owner
-            .and_then(|owner| self.ids.iter().position(|id| *id == owner.id))
+            .and_then(|(_, _, owner)| self.ids.iter().position(|id| *id == owner))
             .unwrap_or(usize::MAX)
     }
+}
+
+/// The ranges of slots that are served, and by whom, as `node` thinks.
+fn served_by(node: &Redis) -> Vec<(usize, usize, String)> {
+    let mut ranges: Vec<_> = seen_by(node)
+        .into_iter()
+        .filter(|other| other.is_primary && other.is_well)
+        .flat_map(|other| {
+            other
+                .slots
+                .into_iter()
+                .map(move |(first, last)| (first, last, other.id.clone()))
+        })
+        .collect();
+    ranges.sort();
+    ranges
 }
 
 fn is_primary(node: &Redis) -> bool {

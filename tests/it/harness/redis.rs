@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 use tempfile::TempDir;
@@ -40,7 +41,7 @@ pub struct Setup {
     program: Program,
     arguments: Vec<String>,
     password: Option<String>,
-    tls: bool,
+    tls: Option<Vec<String>>,
 }
 
 impl Setup {
@@ -72,10 +73,15 @@ impl Setup {
     /// By TLS alone, as `server` of `certificates`, for callers that have a certificate, too. For all others add
     /// `--tls-auth-clients no`.
     pub fn tls(mut self, certificates: &Certificates) -> Self {
-        self.tls = true;
         let [certificate, key] = certificates.of("server");
-        self.with(&["--tls-cert-file", &certificate, "--tls-key-file", &key])
-            .with(&["--tls-ca-cert-file", &certificates.authority()])
+        let arguments = [
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-ca-cert-file", &certificates.authority()],
+            ["--tls-replication", "yes"],
+        ];
+        self.tls = Some(arguments.as_flattened().iter().map(ToString::to_string).collect());
+        self
     }
 
     /// Starts it on a free port.
@@ -87,7 +93,7 @@ impl Setup {
             if let Some(process) = self.start_at(port, folder.path()) {
                 return Redis {
                     process,
-                    up: true,
+                    up: AtomicBool::new(true),
                     port,
                     folder,
                     setup: self,
@@ -96,22 +102,33 @@ impl Setup {
         }
     }
 
-    fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
-        let port = port.to_string();
-        let ports = if self.tls {
-            vec!["--port", "0", "--tls-port", &port]
+    /// Whether it is reached by TLS alone.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What makes a server listen on `port`, and beside it on a socket in `folder`.
+    pub(super) fn listening(&self, port: u16, folder: &Path) -> Vec<String> {
+        let socket = folder.join(SOCKET);
+        let [mut plain, port] = [0, port].map(|port| port.to_string());
+        let mut tls = self.tls.clone().unwrap_or_default();
+        if self.has_tls() {
+            tls.extend(["--tls-port".to_owned(), port]);
         } else {
-            vec!["--port", &port]
-        };
+            plain = port;
+        }
+        let socket = socket.to_str().expect("a path in UTF-8");
+        let always = ["--bind", "127.0.0.1", "--unixsocket", socket, "--port", &plain];
+        always.iter().map(ToString::to_string).chain(tls).collect()
+    }
+
+    fn start_at(&self, port: u16, folder: &Path) -> Option<Process> {
         let mut process = Process::spawn(
             Command::new(self.program.path())
-                .args(["--bind", "127.0.0.1"])
-                .args(ports)
+                .args(self.listening(port, folder))
                 .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
                 // Replicas have their copy at once, rather than in five seconds.
                 .args(["--repl-diskless-sync-delay", "0"])
-                .arg("--unixsocket")
-                .arg(folder.join(SOCKET))
                 .args(&self.arguments)
                 .current_dir(folder),
         );
@@ -143,7 +160,7 @@ const SOCKET: &str = "redis.sock";
 /// Keeps everything in memory and nothing on disk.
 pub struct Redis {
     process: Process,
-    up: bool,
+    up: AtomicBool,
     port: u16,
     folder: TempDir,
     setup: Setup,
@@ -168,7 +185,12 @@ impl Redis {
         }
     }
 
-    /// The same for a user of its own.
+    /// Its socket, as `--store` takes it.
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", self.folder.path().join(SOCKET).display())
+    }
+
+    /// Its port, for a user of its own.
     pub fn url_of(&self, user: &str, password: &str) -> String {
         let (scheme, password) = (self.scheme(), encoded(password));
         format!("{scheme}://{user}:{password}@{}", self.address())
@@ -179,22 +201,14 @@ impl Redis {
         self.setup.password.as_deref()
     }
 
-    fn scheme(&self) -> &'static str {
-        if self.setup.tls { "rediss" } else { "redis" }
+    /// What its URL begins with.
+    pub fn scheme(&self) -> &'static str {
+        if self.setup.has_tls() { "rediss" } else { "redis" }
     }
 
     /// A connection of its own, by the server's socket: whatever there is in front of its port is not in the way.
     pub fn connect(&self) -> redis::Connection {
-        let socket = ConnectionAddr::Unix(self.folder.path().join(SOCKET));
-        let mut settings = RedisConnectionInfo::default();
-        if let Some(password) = &self.setup.password {
-            settings = settings.set_password(password);
-        }
-        let info = socket.into_connection_info().expect("a socket of our own");
-        let client = redis::Client::open(info.set_redis_settings(settings)).expect("a server of our own");
-        client
-            .get_connection_with_timeout(PATIENCE)
-            .expect("a connection to a server of our own")
+        connect(self.folder.path(), self.password())
     }
 
     /// What it answers to a command: `["CONFIG", "SET", "maxmemory", "0"]`.
@@ -221,18 +235,20 @@ impl Redis {
 
     /// Stops answering, with all connections open.
     pub fn pause(&self) {
+        self.up.store(false, Ordering::Relaxed);
         self.process.signal("STOP");
     }
 
     /// Answers again after [`Self::pause`].
     pub fn resume(&self) {
         self.process.signal("CONT");
+        self.up.store(true, Ordering::Relaxed);
     }
 
     /// Is gone, and what it knew with it.
     pub fn kill(&mut self) {
         self.process.kill();
-        self.up = false;
+        *self.up.get_mut() = false;
     }
 
     /// Comes back after [`Self::kill`], empty, in the same place.
@@ -241,12 +257,12 @@ impl Redis {
             .setup
             .start_at(self.port, self.folder.path())
             .expect("the port that was ours a moment ago");
-        self.up = true;
+        *self.up.get_mut() = true;
     }
 
-    /// Whether it was not killed.
+    /// Whether it was neither killed nor paused.
     pub fn is_up(&self) -> bool {
-        self.up
+        self.up.load(Ordering::Relaxed)
     }
 
     /// What stands behind `name:` in what it says of itself.
@@ -258,6 +274,20 @@ impl Redis {
             .unwrap_or_else(|| panic!("nothing of {name} in {info}"))
             .to_owned()
     }
+}
+
+/// A connection to the server whose folder it is, by its socket.
+pub(super) fn connect(folder: &Path, password: Option<&str>) -> redis::Connection {
+    let socket = ConnectionAddr::Unix(folder.join(SOCKET));
+    let mut settings = RedisConnectionInfo::default();
+    if let Some(password) = password {
+        settings = settings.set_password(password);
+    }
+    let info = socket.into_connection_info().expect("a socket of our own");
+    redis::Client::open(info.set_redis_settings(settings))
+        .expect("a server of our own")
+        .get_connection_with_timeout(PATIENCE)
+        .expect("a connection to a server of our own")
 }
 
 /// What may stand in a URL as it is, and the rest by its bytes.

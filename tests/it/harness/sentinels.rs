@@ -4,8 +4,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::process::{PATIENCE, Process, poll};
-use super::redis::{Redis, Setup, listens};
+use super::process::{Process, poll};
+use super::redis::{Redis, Setup, connect, listens};
 
 /// What the sentinels call the two.
 pub const NAME: &str = "counters";
@@ -21,7 +21,7 @@ struct Sentinel {
     _process: Process,
     port: u16,
     password: Option<&'static str>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Sentinels {
@@ -33,10 +33,12 @@ impl Sentinels {
     /// Servers of that kind, and sentinels with a password of their own.
     pub fn of(setup: Setup, password: Option<&'static str>) -> Self {
         let primary = setup.clone().start();
-        let replica = setup.replica_of(&primary).start();
+        let replica = setup.clone().replica_of(&primary).start();
         wait_for_replica(&replica);
         // Only now, for a sentinel asks for replicas when it starts, and again after ten seconds.
-        let sentinels = (0..3).map(|_| Sentinel::start(&primary, password)).collect();
+        let sentinels = (0..3)
+            .map(|_| Sentinel::start(&setup, &primary, password))
+            .collect();
         let sentinels = Self {
             servers: [primary, replica],
             sentinels,
@@ -52,10 +54,11 @@ impl Sentinels {
         sentinels
     }
 
-    /// Where they are, as `--store` takes it.
+    /// Where they are, as `--store` takes it, without any password.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.sentinels.iter().map(Sentinel::address).collect();
-        format!("redis-sentinel://{}/{NAME}", addresses.join(","))
+        let scheme = self.servers[0].scheme();
+        format!("{scheme}-sentinel://{}/{NAME}", addresses.join(","))
     }
 
     /// A server: at first 0 is the primary and 1 its replica.
@@ -90,10 +93,17 @@ impl Sentinels {
         });
     }
 
+    /// Makes a user of all sentinels.
+    pub fn add_user(&self, name: &str, password: &str) {
+        for sentinel in &self.sentinels {
+            let () = sentinel.ask(&["ACL", "SETUSER", name, "on", &format!(">{password}"), "+@all"]);
+        }
+    }
+
     /// Asks the sentinels to exchange the two, while both are there. The new primary's place.
     pub fn fail_over(&self) -> usize {
         let next = 1 - self.primary().expect("a primary");
-        let () = self.sentinels[0].ask(&["FAILOVER", NAME]);
+        let () = self.sentinels[0].ask(&["SENTINEL", "FAILOVER", NAME]);
         self.wait_for_primary(next);
         next
     }
@@ -107,7 +117,7 @@ fn wait_for_replica(server: &Redis) {
 }
 
 impl Sentinel {
-    fn start(primary: &Redis, password: Option<&'static str>) -> Self {
+    fn start(setup: &Setup, primary: &Redis, password: Option<&'static str>) -> Self {
         let address = primary.address();
         let (host, port) = address.split_once(':').expect("an address");
         let mut text = format!(
@@ -131,16 +141,22 @@ sentinel failover-timeout {NAME} 5000
             let mut process = Process::spawn(
                 Command::new("redis-server")
                     .arg(file)
-                    .args(["--sentinel", "--bind", "127.0.0.1", "--port", &port.to_string()])
+                    .arg("--sentinel")
+                    .args(setup.listening(port, folder.path()))
                     .current_dir(folder.path()),
             );
             if listens(&mut process, "+monitor master") {
-                return Self {
+                let sentinel = Self {
                     _process: process,
                     port,
                     password,
-                    _folder: folder,
+                    folder,
                 };
+                // They find each other sooner, and a machine that stood still keeps them from nothing for half a minute.
+                for time in ["PUBLISH-PERIOD", "INFO-PERIOD", "TILT-PERIOD"] {
+                    let () = sentinel.ask(&["SENTINEL", "DEBUG", time, "500"]);
+                }
+                return sentinel;
             }
         }
     }
@@ -151,28 +167,20 @@ sentinel failover-timeout {NAME} 5000
 
     /// What it says of the primary.
     fn says(&self, name: &str) -> String {
-        let all: std::collections::HashMap<String, String> = self.ask(&["MASTER", NAME]);
+        let all: std::collections::HashMap<String, String> = self.ask(&["SENTINEL", "MASTER", NAME]);
         all.get(name).cloned().unwrap_or_default()
     }
 
     /// Where it says that the primary is.
     fn names(&self) -> String {
-        let (host, port): (String, String) = self.ask(&["GET-MASTER-ADDR-BY-NAME", NAME]);
+        let (host, port): (String, String) = self.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
         format!("{host}:{port}")
     }
 
     fn ask<T: redis::FromRedisValue>(&self, command: &[&str]) -> T {
-        let password = self
-            .password
-            .map(|password| format!(":{password}@"))
-            .unwrap_or_default();
-        let client = redis::Client::open(format!("redis://{password}{}", self.address()))
-            .expect("a sentinel of our own");
-        let mut connection = client
-            .get_connection_with_timeout(PATIENCE)
-            .expect("a connection to a sentinel of our own");
-        redis::cmd("SENTINEL")
-            .arg(command)
+        let mut connection = connect(self.folder.path(), self.password);
+        redis::cmd(command[0])
+            .arg(&command[1..])
             .query(&mut connection)
             .unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
@@ -181,15 +189,28 @@ sentinel failover-timeout {NAME} 5000
 /// Otherwise a test might wait for what never comes, or take a failover for done that is not.
 #[test]
 fn sentinels_exchange_servers_when_asked_and_when_the_primary_is_gone() {
+    // The replica has it before anything happens.
+    let keep = |sentinels: &Sentinels| {
+        let mut both = redis::pipe();
+        both.cmd("SET")
+            .arg("kept")
+            .arg(1)
+            .ignore()
+            .cmd("WAIT")
+            .arg(1)
+            .arg(10_000);
+        let acknowledged = both.query(&mut sentinels.server(0).connect());
+        assert_eq!(acknowledged, Ok((1,)));
+    };
     let plain = Sentinels::start();
     assert_eq!(plain.primary(), Some(0));
-    let () = plain.server(0).ask(&["SET", "kept", "1"]);
+    keep(&plain);
     assert_eq!(plain.fail_over(), 1);
     assert_eq!(plain.server(1).ask::<String>(&["GET", "kept"]), "1");
     assert!(plain.url().ends_with(&format!("/{NAME}")));
 
     let mut guarded = Sentinels::of(Setup::default().password("one"), Some("another"));
-    let () = guarded.server(0).ask(&["SET", "kept", "1"]);
+    keep(&guarded);
     guarded.server_mut(0).kill();
     guarded.wait_for_primary(1);
     assert_eq!(guarded.server(1).ask::<String>(&["GET", "kept"]), "1");

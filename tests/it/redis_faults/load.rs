@@ -23,6 +23,9 @@ pub const CONNECTIONS: usize = 4;
 /// Connections to another instance on the same machine, which has no store that could fail.
 const CONTROLS: usize = 2;
 
+/// How long it is waited for the store to decide again.
+const LONGEST: Duration = Duration::from_secs(8);
+
 /// From one call on a connection to its next, whether it has its answer or not.
 const BETWEEN_CALLS: Duration = Duration::from_millis(20);
 
@@ -149,7 +152,6 @@ impl Load {
 
     /// The fault has ended at this moment. Waits until every connection has answers of the store again, but not for ever.
     pub fn until_recovered(mut self) -> Record {
-        const LONGEST: Duration = Duration::from_secs(8);
         let ended = Instant::now();
         let recovery = loop {
             let recovery = recovery(&self.calls.lock().expect("the calls"), ended);
@@ -196,16 +198,33 @@ fn recovery(calls: &[Call], ended: Instant) -> Option<Duration> {
 }
 
 impl Record {
-    /// Whether a call had no answer within its deadline because the machine was busy with other things: about that time
-    /// the other instance, which waits for nobody, was slow as well.
-    pub fn is_excused(&self, call: &Call) -> bool {
-        const ABOUT: Duration = Duration::from_millis(500);
-        let slow = |control: &Call| {
-            control.took >= DEADLINE / 5
-                && control.sent <= call.sent + call.took + ABOUT
-                && call.sent <= control.sent + control.took + ABOUT
-        };
-        call.took >= DEADLINE && self.controls.iter().any(slow)
+    /// Whether the machine was so busy with other things that figures say little: the other instance, which waits for
+    /// nobody, was slow as well.
+    pub fn is_noise(&self) -> bool {
+        self.slow_controls() > self.controls.len() / 20
+    }
+
+    /// How many calls may have no answer in time: none on a machine that has the time for them.
+    pub fn most_late(&self) -> usize {
+        match self.slow_controls() {
+            0 => 0,
+            _ if self.is_noise() => self.calls.len(),
+            _ => self.calls.len() / 20,
+        }
+    }
+
+    /// How soon after the end of a fault the store must decide again.
+    pub fn soon(&self) -> Duration {
+        if self.is_noise() {
+            LONGEST
+        } else {
+            Duration::from_secs(2)
+        }
+    }
+
+    fn slow_controls(&self) -> usize {
+        let is_slow = |control: &&Call| control.took >= DEADLINE / 5;
+        self.controls.iter().filter(is_slow).count()
     }
 
     /// The time within which so many of a hundred calls had their answer.

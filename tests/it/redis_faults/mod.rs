@@ -6,18 +6,22 @@
 //! - no call is charged twice;
 //! - two seconds after the fault has ended, Redis decides again, without a restart.
 //!
-//! Each test prints a line with what it measured.
+//! Each test prints a line with what it measured. Beside the load, calls go to an instance without a store: where these are
+//! slow, the machine is busy, and nothing is made of times.
 
+mod cluster;
 mod load;
 mod network;
 mod rights;
+mod sentinels;
 mod server;
+mod tls;
 
 use std::io::Write;
 use std::sync::Once;
 use std::time::Duration;
 
-use self::load::{CONNECTIONS, Call, Caller, Load, Outcome, Record};
+use self::load::{CONNECTIONS, Call, Caller, DEADLINE, Load, Outcome, Record};
 use crate::harness::comporta::{Comporta, request};
 
 const DOMAIN: &str = "edge";
@@ -62,8 +66,6 @@ struct Fault {
     losses: usize,
     /// Whether calls cannot but be decided without Redis while it lasts.
     is_felt: bool,
-    /// How soon after it has ended Redis must decide again.
-    back_within: Duration,
 }
 
 impl Fault {
@@ -73,7 +75,6 @@ impl Fault {
             name,
             losses: 0,
             is_felt: true,
-            back_within: Duration::from_secs(2),
         }
     }
 }
@@ -97,16 +98,17 @@ impl Fault {
                         self.name
                     );
                 }
+                // Late, or an error.
                 Outcome::Failed(status) => {
-                    assert!(record.is_excused(call), "{}: {status}: {call:?}", self.name);
+                    assert!(call.took >= DEADLINE, "{}: {status}: {call:?}", self.name);
                 }
             }
         }
-        assert!(late <= record.calls.len() / 20, "{}: {late} late", self.name);
+        assert!(late <= record.most_late(), "{}: {late} late", self.name);
         assert!(admitted <= promise, "{}: {admitted} of {promise}", self.name);
         assert!(degraded > 0 || !self.is_felt, "{} was not felt", self.name);
         let recovery = record.recovery.unwrap_or(Duration::MAX);
-        assert!(recovery <= self.back_within, "{}: {recovery:?}", self.name);
+        assert!(recovery <= record.soon(), "{}: {recovery:?}", self.name);
         for connection in 0..CONNECTIONS {
             let sent = record.count(|call| call.caller == Caller::Steady && call.connection == connection);
             let charged = used(comporta, connection);
@@ -125,7 +127,7 @@ impl Fault {
             print_row(
                 "Redis, for two seconds",
                 [
-                    "calls", "p50 ms", "p99 ms", "longest", "late", "degraded", "back ms", "admitted",
+                    "calls", "p50 ms", "p99 ms", "longest", "late", "degraded", "back ms", "admitted", "",
                 ],
             );
         });
@@ -142,15 +144,17 @@ impl Fault {
                 &degraded.to_string(),
                 &back.unwrap_or_else(|| "never".to_owned()),
                 admitted,
+                if record.is_noise() { "(busy)" } else { "" },
             ],
         );
     }
 }
 
-fn print_row(name: &str, columns: [&str; 8]) {
+fn print_row(name: &str, columns: [&str; 9]) {
     let columns: String = columns.iter().map(|column| format!(" {column:>8}")).collect();
+    let row = format!("{name:<36}{columns}");
     // Past the tests' own capture, which shows it only when they fail. An error says that nobody looks.
-    let _ = std::io::stderr().write_all(format!("{name:<36}{columns}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{}\n", row.trim_end()).as_bytes());
 }
 
 /// What Redis has counted of a steady caller.

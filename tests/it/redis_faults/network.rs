@@ -8,9 +8,6 @@ use crate::harness::process::poll;
 use crate::harness::proxy::{Mode, Proxy};
 use crate::harness::redis::Redis;
 
-/// How long it takes to find out that a connection is silent for good, and to make another.
-const SILENCE: Duration = Duration::from_secs(5);
-
 /// Two seconds of `mode`.
 fn endures(name: &'static str, mode: Mode) {
     let redis = Redis::start();
@@ -20,11 +17,7 @@ fn endures(name: &'static str, mode: Mode) {
     load.go_on_for(Duration::from_secs(2));
     proxy.set(Mode::Pass);
     let record = load.until_recovered();
-    Fault {
-        back_within: SILENCE,
-        ..Fault::new(name)
-    }
-    .check(&comporta, &record);
+    Fault::new(name).check(&comporta, &record);
 }
 
 #[test]
@@ -60,11 +53,7 @@ fn forgets_connections() {
     proxy.abandon();
     // It knows nothing of those there are, and makes new ones: nothing but their silence tells.
     let record = load.until_recovered();
-    Fault {
-        back_within: SILENCE,
-        ..Fault::new("connections forgotten")
-    }
-    .check(&comporta, &record);
+    Fault::new("connections forgotten").check(&comporta, &record);
 }
 
 #[test]

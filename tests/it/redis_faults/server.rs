@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::load::{Load, degraded};
+use super::load::{Call, Load, degraded};
 use super::{DOMAIN, Fault, MANY, loaded, policy, serve};
 use crate::harness::comporta::Comporta;
 use crate::harness::redis::{Redis, Setup};
@@ -31,6 +31,15 @@ fn stopped_and_continued() {
     load.go_on_for(Duration::from_secs(5));
     redis.resume();
     let record = load.until_recovered();
+    // It is known after a few that nobody answers, and nobody else waits for that.
+    let waited = "comporta_store_errors_total{kind=\"timeout\"} ";
+    let metrics = comporta.metrics();
+    let waited: usize = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(waited)?.parse().ok())
+        .unwrap_or_else(|| panic!("{metrics}"));
+    let degraded = record.count(Call::is_degraded);
+    assert!(waited < degraded / 5, "{waited} of {degraded}");
     Fault::new("stopped, for 5 s").check(&comporta, &record);
 }
 
@@ -125,11 +134,12 @@ fn a_script_that_was_flushed_is_sent_once_more() {
         assert!(!degraded(&answer));
     }
     let said: String = redis.ask(&["INFO", "commandstats"]);
-    let sent = said
-        .lines()
-        .filter(|line| line.starts_with("cmdstat_eval:") || line.starts_with("cmdstat_script|load:"))
-        .collect::<Vec<_>>();
-    assert!(sent.len() == 1 && sent[0].contains(":calls=1,"), "{said}");
+    let sent: Option<u32> = said.lines().find_map(|line| {
+        let (calls, _) = line.strip_prefix("cmdstat_eval:calls=")?.split_once(',')?;
+        calls.parse().ok()
+    });
+    // And one by which instances hear each other.
+    assert!(matches!(sent, Some(1 | 2)), "{said}");
 }
 
 #[test]
