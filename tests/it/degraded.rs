@@ -296,3 +296,15 @@ fn what_is_no_ceiling_ends_the_start() {
         );
     }
 }
+
+#[test]
+fn it_ends_where_no_call_is_left_to_notice() {
+    let mut redis = Redis::start();
+    let comporta = Comporta::serve_text(POLICY, &["--store", &redis.url()]);
+    comporta.wait_for_store("edge", "silent=nobody");
+    redis.kill();
+    comporta.client().ask("edge", &["silent=a"]);
+    assert!(comporta.is_degraded());
+    redis.restart();
+    poll("the end of it", || (!comporta.is_degraded()).then_some(()));
+}

@@ -207,13 +207,15 @@ descriptors:
 #[test]
 fn a_connection_that_is_lost_while_idle_is_made_again_before_anybody_asks() {
     let redis = Redis::start();
-    let comporta = strict(DAILY, &redis);
+    let mut comporta = strict(DAILY, &redis);
+    // The connection for that look does not come back.
+    comporta.wait_for_line("examined the shared store");
     let client = comporta.client();
     assert!(client.admits("edge", "client=ana"));
 
     let connections = || {
         let list: String = redis::cmd("CLIENT")
-            .arg("LIST")
+            .arg(&["LIST", "TYPE", "normal"])
             .query(&mut redis.connect())
             .expect("the clients");
         let ids = list.lines().filter_map(|client| client.split(' ').next());

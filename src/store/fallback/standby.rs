@@ -55,6 +55,12 @@ impl Standby {
         }
     }
 
+    /// Notes that the shared store answered somebody. It ends what its failures began also where no call is left to notice:
+    /// none comes, or all that come are refused from memory.
+    pub fn store_answered(&self) {
+        self.outage.answered(Instant::now);
+    }
+
     /// Decides `group`, which the shared store failed with `error`.
     ///
     /// # Errors

@@ -54,12 +54,12 @@ impl Heartbeat {
         }
     }
 
-    /// Beats until it is dropped. While Redis is gone, the number is that of the last beats before. Should not even one
-    /// have got through, `unheard` is told why, once.
-    pub async fn run(mut self, unheard: impl Fn(&str)) -> Infallible {
+    /// Beats until it is dropped, and says `beaten` each time that Redis has heard it. While Redis is gone, the number is
+    /// that of the last beats before. Should not even one have got through, `unheard` is told why, once.
+    pub async fn run(mut self, beaten: impl Fn(), unheard: impl Fn(&str)) -> Infallible {
         let mut was_told = self.instances.is_fixed();
         loop {
-            let reason = self.beat_until_it_fails().await;
+            let reason = self.beat_until_it_fails(&beaten).await;
             if self.heard.0.is_empty() && !was_told {
                 was_told = true;
                 unheard(&reason);
@@ -68,7 +68,7 @@ impl Heartbeat {
         }
     }
 
-    async fn beat_until_it_fails(&mut self) -> String {
+    async fn beat_until_it_fails(&mut self, beaten: impl Fn()) -> String {
         let mut address = match connect::any_node(&self.target).await {
             Ok(address) => address,
             Err(reason) => return reason,
@@ -81,7 +81,10 @@ impl Heartbeat {
             };
             loop {
                 match timeout(CONNECTING, self.beat(&mut connection)).await {
-                    Ok(Ok(alive)) => self.instances.heard(self.heard.note(alive)),
+                    Ok(Ok(alive)) => {
+                        self.instances.heard(self.heard.note(alive));
+                        beaten();
+                    }
                     Ok(Err((Meaning::Elsewhere { address: there, .. }, _))) => {
                         address = there;
                         break;

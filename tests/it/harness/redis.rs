@@ -222,9 +222,12 @@ impl Redis {
     /// All counters there are.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         let keys: Vec<Vec<u8>> = self.ask(&["KEYS", "*"]);
-        keys.into_iter()
-            .filter(|key| !key.ends_with(b"{instances}"))
-            .collect()
+        // Beside counters there are the heartbeat and, for a millisecond, what a probe counts in.
+        let is_counter = |key: &Vec<u8>| {
+            let key = String::from_utf8_lossy(key);
+            !key.ends_with("{instances}") && !key.contains("{0}probe")
+        };
+        keys.into_iter().filter(is_counter).collect()
     }
 
     /// Microseconds by its own clock.
