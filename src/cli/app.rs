@@ -1,28 +1,24 @@
-//! Puts the program together: the only file that names concrete stores.
+//! Puts the program together.
 
-use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::Value;
 
-use super::doctor;
 use super::key_secret::{self, KeySecretError};
 use super::mounts;
 use super::settings::{Settings, StoreSettings};
 use super::sources::{self, Source};
+use super::stores::Stores;
 use super::watch::Watch;
 use crate::clock::{Clock, SystemClock};
-use crate::domain::check::{Group, OnStoreFailure};
-use crate::domain::time::Timestamp;
-use crate::domain::verdict::Decisions;
+use crate::domain::check::OnStoreFailure;
 use crate::policy::PolicySet;
 use crate::policy::problem::{Problem, Problems};
-use crate::service::admin::{Background, MetricsPage, Operators};
+use crate::service::admin::{MetricsPage, Operators};
 use crate::service::headers::HeaderStyle;
 use crate::service::limiter::Limiter;
 use crate::service::live::Policies;
@@ -30,13 +26,9 @@ use crate::service::options::LimiterOptions;
 use crate::service::reload::{self, Reloader};
 use crate::service::server::{Bound, ServerError};
 use crate::service::source::{Hints, PolicySource};
-use crate::store::fallback::{Fallback, Standby};
 use crate::store::instances::Instances;
 use crate::store::key::Keys;
-use crate::store::memory::Memory;
-use crate::store::redis::{Heartbeat, Redis, TimeSource};
-use crate::store::refused::{Refusals, Refused};
-use crate::store::{Store, StoreError};
+use crate::store::redis::{Notice, Notices, Teller};
 use crate::telemetry::metrics::{MEDIA_TYPE, Metrics};
 
 /// A server that is bound and knows its policy, but answers nothing yet.
@@ -46,6 +38,8 @@ pub struct App {
     policies: PolicySet,
     keys: Keys,
     hints: Arc<Hints>,
+    /// What other instances say, and where to tell them something, where the store is shared.
+    notices: Option<(Notices, Teller)>,
     bound: Bound,
 }
 
@@ -92,12 +86,17 @@ impl App {
         }
         warn_of(&settings.limiter);
         let bound = Bound::new(settings.grpc, settings.admin).await?;
+        let notices = match &settings.store {
+            StoreSettings::Memory => None,
+            StoreSettings::Redis { target, .. } => Some(Notices::new(Arc::clone(target), &keys)),
+        };
         Ok(Self {
             settings,
             sources,
             policies,
             keys,
             hints: Arc::default(),
+            notices,
             bound,
         })
     }
@@ -112,9 +111,16 @@ impl App {
         self.bound.admin_addr()
     }
 
-    /// Where to ask for a reload of the policy.
-    pub fn hints(&self) -> Arc<Hints> {
-        Arc::clone(&self.hints)
+    /// Asks for a reload of the policy, here and in all instances that share the store.
+    pub fn reload(&self) -> impl Fn() + use<> {
+        let hints = Arc::clone(&self.hints);
+        let teller = self.notices.as_ref().map(|(_, teller)| teller.clone());
+        move || {
+            hints.ask();
+            if let Some(teller) = &teller {
+                teller.tell(Notice::Reload);
+            }
+        }
     }
 
     /// Serves until `shutdown`, then drains.
@@ -128,6 +134,7 @@ impl App {
             policies,
             keys,
             hints,
+            notices,
             bound,
         } = self;
         let (grpc, admin) = (bound.grpc_addr(), bound.admin_addr());
@@ -138,15 +145,10 @@ impl App {
         let instances = settings.instances.map(Instances::fixed).unwrap_or_default();
         let metrics = Arc::new(Metrics::new(workers + 1).showing(instances.clone()));
         let policies = Arc::new(Policies::new(policies, Arc::clone(&metrics) as Arc<_>));
-        let mut operators = operators(&settings, hints, &policies, &sources, &metrics);
-        if let StoreSettings::Redis { target, budget } = &settings.store {
-            let heartbeat = Heartbeat::new(Arc::clone(target), &keys, instances.clone());
-            operators.background = beside(operators.background, heartbeat.run(warn_of_silence));
-            let prefix = settings.key_prefix.clone();
-            let examined = doctor::log_when_there(Arc::clone(target), keys.clone(), prefix, *budget);
-            operators.background = beside(operators.background, examined);
-        }
-        let stores = Stores::new(&settings, keys.clone(), instances, Arc::clone(&metrics));
+        let (notices, teller) = notices.unzip();
+        let stores = Stores::new(&settings, keys.clone(), teller, instances, Arc::clone(&metrics));
+        let mut operators = operators(&settings, Arc::clone(&hints), &policies, &sources, &metrics);
+        operators.background = stores.beside(operators.background, notices, hints);
         let options = settings.limiter.clone();
         let seed = SystemClock.now().as_micros() ^ u64::from(std::process::id()).rotate_left(40);
         let limiter = move |core| {
@@ -164,24 +166,6 @@ impl App {
         tracing::info!(%grpc, %admin, workers, rules, domains, hash, "ready");
         Ok(running.run(shutdown).await?)
     }
-}
-
-fn warn_of_silence(reason: &str) {
-    tracing::warn!(
-        reason,
-        "no heartbeat reaches Redis, so other instances are not heard: until they are, this one takes itself for the only \
-         one when it decides without Redis; --instances says how many there are"
-    );
-}
-
-/// `main`, and for as long as it runs what does not end by itself.
-fn beside(main: Background, other: impl Future<Output = Infallible> + Send + 'static) -> Background {
-    Box::pin(async move {
-        tokio::select! {
-            () = main => {}
-            never = other => match never {},
-        }
-    })
 }
 
 /// What operators see, and beside it the watch over the policy's files.
@@ -238,12 +222,6 @@ fn policy_files(paths: &[PathBuf], sources: &[Source], hints: Arc<Hints>) -> Pol
         sources::read(&paths)
     });
     PolicySource { read, hints }
-}
-
-/// An embedded store that nobody else shares, for as many counters as one test may need.
-pub fn embedded_store() -> impl Store {
-    const MOST_COUNTERS: usize = 1_000_000;
-    Memory::new(MOST_COUNTERS, Metrics::new(1).store_observer(0))
 }
 
 /// Says what an operator should not forget, or cannot have meant.
@@ -303,84 +281,6 @@ fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Res
         // What remains is that it could not be put in place.
         let _ = fs::remove_file(&unfinished);
     })
-}
-
-/// Makes the store of each core.
-struct Stores {
-    settings: StoreSettings,
-    /// Shared by all cores.
-    local: Memory,
-    keys: Keys,
-    /// The same counters, where they stand in for the shared store.
-    standby: Arc<Standby>,
-    /// What the shared store would refuse, known to all cores.
-    refusals: Arc<Refusals>,
-    metrics: Arc<Metrics>,
-}
-
-impl Stores {
-    fn new(settings: &Settings, keys: Keys, instances: Instances, metrics: Arc<Metrics>) -> Self {
-        let observer = metrics.store_observer(0);
-        let local = Memory::new(settings.max_counters, Arc::clone(&observer));
-        let store = settings.store.clone();
-        let refusals = match &store {
-            StoreSettings::Redis { target, .. } if target.is_cluster() => Refusals::of_cluster(),
-            _ => Refusals::new(),
-        };
-        match &store {
-            StoreSettings::Memory => tracing::info!("counters live in this process"),
-            StoreSettings::Redis { target, .. } => {
-                tracing::info!(store = %target.url(), "counters live in Redis");
-            }
-        }
-        let ceiling = settings.fallback_ceiling.clone();
-        Self {
-            settings: store,
-            standby: Arc::new(Standby::new(local.clone(), instances, ceiling, observer)),
-            local,
-            keys,
-            refusals: Arc::new(refusals),
-            metrics,
-        }
-    }
-
-    /// The store of `core`. Must be called inside its runtime: its connection lives there.
-    fn for_core(&self, core: usize) -> Stack {
-        let StoreSettings::Redis { target, budget } = &self.settings else {
-            return Stack::Memory(self.local.clone());
-        };
-        let redis = Redis::connect(
-            target,
-            *budget,
-            TimeSource::Store,
-            &self.keys,
-            self.metrics.store_observer(core),
-        );
-        let shared = Fallback::new(redis, Arc::clone(&self.standby));
-        let observer = self.metrics.store_observer(core);
-        Stack::Redis(Refused::new(shared, Arc::clone(&self.refusals), observer))
-    }
-}
-
-/// Which stores decide.
-#[derive(Clone)]
-enum Stack {
-    Memory(Memory),
-    Redis(Refused<Fallback<Redis>>),
-}
-
-impl Store for Stack {
-    async fn decide(
-        &self,
-        group: &Group<'_>,
-        now: Timestamp,
-        deadline: Instant,
-    ) -> Result<Decisions, StoreError> {
-        match self {
-            Self::Memory(store) => store.decide(group, now, deadline).await,
-            Self::Redis(store) => store.decide(group, now, deadline).await,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod scenario;
 mod serve;
 pub mod settings;
 pub mod sources;
+pub mod stores;
 mod test;
 mod watch;
 

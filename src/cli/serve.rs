@@ -43,7 +43,7 @@ async fn run(settings: Settings) -> Result<Exit, AppError> {
     let mut hangups = signal(SignalKind::hangup()).map_err(|error| AppError::Server(error.into()))?;
     let mut signals = Signals::new().map_err(|error| AppError::Server(error.into()))?;
     let app = App::build(settings).await?;
-    let hints = app.hints();
+    let reload = app.reload();
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
         // A sender that is gone stops the server, too.
@@ -56,7 +56,7 @@ async fn run(settings: Settings) -> Result<Exit, AppError> {
     };
     let reloads = async {
         while hangups.recv().await.is_some() {
-            hints.ask();
+            reload();
         }
         std::future::pending().await
     };

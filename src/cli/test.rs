@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::app;
 use super::args::TestArgs;
 use super::check::{counted, problem_as_json, write_problems};
 use super::exit::Exit;
 use super::scenario::{self, Failure, RunError, Test, Unusable};
+use super::stores;
 use crate::policy::problem::{Problem, Problems, Severity};
 
 /// Runs the tests in the files that `args` name, each test on counters of its own. Writes what is wrong with the files, a
@@ -24,7 +24,7 @@ pub fn test(args: &TestArgs, out: &mut impl Write) -> io::Result<Exit> {
         match scenario::read(file, args.assume.assumed()) {
             Ok(suite) => {
                 for test in suite.tests {
-                    let ended = runtime.block_on(scenario::run(&test, app::embedded_store(), "test"));
+                    let ended = runtime.block_on(scenario::run(&test, stores::embedded_store(), "test"));
                     report.ran(file, test, ended);
                 }
             }

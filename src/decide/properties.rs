@@ -5,7 +5,9 @@
 
 mod charging;
 mod codec;
+mod compat;
 mod edges;
+mod undoing;
 
 use std::sync::Arc;
 
@@ -54,6 +56,9 @@ impl Counters for Table {
         match (seen.state, change) {
             (State::Log(_), Hits::Take(hits)) => self.logs[place].take(check.limit, hits, seen.now),
             (State::Log(_), Hits::GiveBack(hits)) => self.logs[place].give_back(check.limit, hits, seen.now),
+            (State::Log(_), Hits::Undo(hits, taken)) => {
+                self.logs[place].undo(check.limit, hits, taken, seen.now);
+            }
             (State::Log(_), Hits::LOOK) => self.logs[place].forget(check.limit, seen.now),
             (state, _) => self.states[place] = (!state.is_empty()).then_some(state),
         }
@@ -615,4 +620,6 @@ fn a_share_divides_the_rate_exactly_and_lets_a_whole_call_pass_an_empty_bucket()
 fn a_fit_says_whether_it_passes() {
     assert!(Fit::Now.passes() && Fit::After(Micros::SECOND).passes());
     assert!(!Fit::Later(Micros::SECOND).passes() && !Fit::Never.passes());
+    assert_eq!(Fit::After(Micros::SECOND).verdict(), Verdict::UnderLimit);
+    assert_eq!(Fit::Later(Micros::SECOND).verdict(), Verdict::OverLimit);
 }

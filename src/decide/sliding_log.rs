@@ -306,6 +306,7 @@ mod tests {
         assert_eq!((seen(2).next, seen(2).retry), (at(2), at(3)));
         assert_eq!(seen(0).retry, at(1), "a look that asks for nothing more");
     }
+
     #[test]
     fn a_clock_that_was_overtaken_waits_for_the_newest_mark() {
         let mut log = Log::default();
@@ -342,5 +343,57 @@ mod tests {
         assert_eq!(log.last(), first);
         assert_eq!(Log::from_marks(log.marks()), Some(log));
         assert_eq!(Log::from_marks([]), None, "not even a base");
+    }
+
+    fn log_of(marks: &[(Timestamp, u64)]) -> Log {
+        let mark = |(at, total): &(Timestamp, u64)| Mark {
+            at: *at,
+            total: *total,
+        };
+        let base = Mark {
+            at: Timestamp::default(),
+            total: 0,
+        };
+        Log::from_marks(std::iter::once(base).chain(marks.iter().map(mark))).expect("a base")
+    }
+
+    #[test]
+    fn no_more_marks_are_kept_than_count_and_a_base() {
+        let mut log = Log::default();
+        for second in 0..600 {
+            log.take(&limit(6), 1, at(10 * second));
+            assert!(log.marks().count() <= 7, "{:?}", log.marks().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn marks_that_a_clock_since_set_back_left_are_one_of_now() {
+        let ahead = [(at(3), 1), (at(5), 2), (at(10), 4), (at(20), 5)];
+        let mut log = log_of(&ahead);
+        log.forget(&limit(9), at(20));
+        assert_eq!(log, log_of(&ahead), "nothing is ahead");
+        log.forget(&limit(9), at(5));
+        assert_eq!(log, log_of(&[(at(3), 1), (at(5), 2), (at(5), 5)]));
+        log.take(&limit(9), 2, at(4));
+        assert_eq!(log, log_of(&[(at(3), 1), (at(4), 5), (at(4), 7)]));
+    }
+
+    #[test]
+    fn marks_are_shared_only_where_a_limit_is_above_10_000() {
+        let spans = [10_000, 10_001].map(|count| granule(&limit(count)));
+        assert_eq!(spans, [0, Micros::MINUTE.get() / 1_000]);
+        for (count, marks) in [(10_000, 3), (10_001, 2)] {
+            let mut log = Log::default();
+            log.take(&limit(count), 1, at(0));
+            log.take(&limit(count), 1, at(0));
+            assert_eq!(log.marks().count(), marks, "{count} a minute");
+        }
+    }
+
+    #[test]
+    fn totals_out_of_order_are_searched_in_the_places_that_the_script_looks_at() {
+        // Five were admitted by the first mark, one by the second: what no version writes, but the keys are not ours alone.
+        let odd = log_of(&[(at(1), 5), (at(2), 1)]);
+        assert_eq!(odd.view(&limit(1), 3, at(3)).retry, at(2));
     }
 }

@@ -191,11 +191,7 @@ impl Encoded {
 
     /// The moment that the state speaks of.
     pub fn moment(&self) -> Timestamp {
-        Timestamp::from_micros(
-            self.bytes[..7]
-                .iter()
-                .fold(0, |number, byte| number << 8 | u64::from(*byte)),
-        )
+        Timestamp::from_micros(big_endian(&self.bytes[..7]))
     }
 
     fn new() -> Self {
@@ -313,8 +309,12 @@ impl State {
 }
 
 fn number(bytes: &[u8]) -> Option<u64> {
-    let number = bytes
-        .iter()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let number = big_endian(bytes);
     (number < INEXACT).then_some(number)
+}
+
+fn big_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

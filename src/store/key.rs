@@ -77,6 +77,11 @@ impl Keys {
         [&self.start[..], b"instances}"].concat()
     }
 
+    /// The channel on which instances tell each other what happens to counters: text, for it starts with the prefix.
+    pub fn channel(&self) -> String {
+        format!("{}notices}}", String::from_utf8_lossy(&self.start))
+    }
+
     /// The key of a counter that nobody asks about. By `number` it can be had in every slot of a cluster.
     pub fn probe(&self, number: u32) -> Vec<u8> {
         let mut key = self.start.clone();

@@ -45,7 +45,6 @@ use self::refusals::Known;
 pub use self::refusals::Refusals;
 use super::{Store, StoreError, StoreObserver};
 use crate::domain::check::Group;
-use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
 use crate::domain::verdict::Decisions;
 
@@ -76,7 +75,7 @@ impl<S: Store> Refused<S> {
         deadline: Instant,
     ) -> Result<Decisions, StoreError> {
         let sent = clock();
-        if group.checks.iter().any(|check| gives_back(check.hits)) {
+        if group.checks.iter().any(|check| check.hits.gives_back()) {
             let _reopening = Reopening::start(&self.refusals, group, &clock);
             return self.shared.decide(group, now, deadline).await;
         }
@@ -95,10 +94,6 @@ impl<S: Store> Refused<S> {
     }
 }
 
-const fn gives_back(hits: Hits) -> bool {
-    matches!(hits, Hits::GiveBack(_) | Hits::Undo(..))
-}
-
 /// Forgets what was remembered of a group's counters once its give-backs are through. They may be even where no answer
 /// came or nobody waited for it, so it happens whichever way the call ends.
 struct Reopening<'a, F: Fn() -> Micros> {
@@ -109,7 +104,7 @@ struct Reopening<'a, F: Fn() -> Micros> {
 
 impl<'a, F: Fn() -> Micros> Reopening<'a, F> {
     fn start(refusals: &'a Refusals, group: &'a Group<'a>, clock: &'a F) -> Self {
-        for check in group.checks.iter().filter(|check| gives_back(check.hits)) {
+        for check in group.checks.iter().filter(|check| check.hits.gives_back()) {
             refusals.give_back_seen_at(check.key, clock());
         }
         Self {
@@ -124,6 +119,9 @@ impl<F: Fn() -> Micros> Drop for Reopening<'_, F> {
     fn drop(&mut self) {
         for check in self.group.checks {
             self.refusals.forget_at(check.key, (self.clock)());
+            if check.hits.gives_back() {
+                self.refusals.tell(check.key);
+            }
         }
     }
 }

@@ -100,12 +100,15 @@ const STORE: [&str; 7] = [
     "smallvec",
     "thiserror",
 ];
-const REDIS: [&str; 8] = [
+const REDIS: [&str; 11] = [
     "crc16",
+    "fred",
     "futures_util",
     "parking_lot",
     "percent_encoding",
     "redis",
+    "rustls",
+    "rustls_native_certs",
     "smallvec",
     "thiserror",
     "tokio",

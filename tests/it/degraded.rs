@@ -20,6 +20,7 @@ domain: edge
 descriptors:
   - { key: local, on_store_failure: local, rate_limit: { rate: 4/day } }
   - { key: allow, on_store_failure: allow, rate_limit: { rate: 1/day } }
+  - { key: known, on_store_failure: allow, rate_limit: { rate: 1/day } }
   - { key: deny, on_store_failure: deny, rate_limit: { rate: 100/day } }
   - { key: error, on_store_failure: error, rate_limit: { rate: 100/day } }
   - { key: silent, rate_limit: { rate: 100/day } }
@@ -93,13 +94,17 @@ fn each_rule_goes_its_own_way_while_redis_is_gone_and_counts_in_it_again_after()
     );
     comporta.wait_for_store("edge", "local=nobody");
     let client = comporta.client();
-    assert_eq!(decided(&client, "edge", &["deny", "allow"]), "ok under_limit");
-    assert_eq!(decided(&client, "edge", &["allow"]), "over over_limit");
+    assert_eq!(decided(&client, "edge", &["deny", "known"]), "ok under_limit");
+    assert_eq!(decided(&client, "edge", &["known"]), "over over_limit");
     let changes = number(&comporta, "comporta_degradations_total");
 
     redis.kill();
     for (domain, keys, expected) in [
         ("edge", &["allow"][..], "ok store_failed_open"),
+        ("edge", &["allow"], "ok store_failed_open"),
+        // Of this one it is not forgotten.
+        ("edge", &["known"], "over over_limit"),
+        ("edge", &["known", "error"], "over over_limit"),
         ("edge", &["deny"], "over store_failed_closed"),
         ("edge", &["error"], "unavailable"),
         ("edge", &["silent"], "ok under_limit"),

@@ -22,6 +22,7 @@ mod harness;
 mod heartbeat;
 mod json;
 mod matching;
+mod notices;
 mod overrides;
 mod policies;
 mod policy_tests;

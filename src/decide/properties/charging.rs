@@ -1,6 +1,7 @@
 //! What is charged, and what is not, by a group's verdict and each check's mode.
 
 use super::*;
+use crate::decide::group::{decide_part, refuses};
 use crate::decide::sliding_window::SlidingWindow;
 
 /// Counters that all hold the same, and count what is written.
@@ -51,13 +52,11 @@ fn giving_back_to_what_holds_nothing_writes_nothing() {
         (Algorithm::SlidingWindow, Stored::Unreadable, 1),
     ] {
         let limit = limit(algorithm, 3, Unit::Minute);
-        let mut counters = Same { stored, writes: 0 };
-        decide(
-            &group(&[check(&limit, Hits::give_back(1))]),
-            at(START),
-            &mut counters,
-        );
-        assert_eq!(counters.writes, writes, "{algorithm:?}, {stored:?}");
+        for change in [Hits::give_back(1), Hits::Undo(1, at(START))] {
+            let mut counters = Same { stored, writes: 0 };
+            decide(&group(&[check(&limit, change)]), at(START), &mut counters);
+            assert_eq!(counters.writes, writes, "{algorithm:?}, {stored:?}, {change:?}");
+        }
     }
 }
 
@@ -101,6 +100,57 @@ fn quotas_refuse_when_all_of_them_are_spent() {
     assert!(refused(&[spent, bound, spent, spent]));
     assert!(!refused(&[bound, bound]), "no quota is not all of them");
     assert!(refused(&[open, check(&none, Hits::take(1))]));
+}
+
+#[test]
+fn a_part_is_charged_by_the_verdict_of_its_whole_group() {
+    let limit = limit(Algorithm::FixedWindow, 3, Unit::Minute);
+    let of = |charge| Check {
+        charge,
+        ..check(&limit, Hits::take(2))
+    };
+    for (refused, charge, count) in [
+        (false, Charge::AllOrNothing, 2),
+        (true, Charge::AllOrNothing, 0),
+        (true, Charge::Each, 2),
+        (true, Charge::Always, 2),
+    ] {
+        let mut table = Table::of(1);
+        let decided = decide_part(&group(&[of(charge)]), refused, at(START), &mut table);
+        assert_eq!(decided.refused, refused);
+        assert_eq!(decided.checks[0].verdict, Verdict::UnderLimit);
+        assert_eq!(decided.checks[0].remaining, 3 - count, "{refused}, {charge:?}");
+        assert_eq!(table.states[0].is_some(), count > 0, "{refused}, {charge:?}");
+    }
+    // It does not fit, but that refuses nobody when it is said that nothing does.
+    let spent = Check {
+        binding: Binding::Always,
+        ..check(&limit, Hits::take(4))
+    };
+    let decided = decide_part(&group(&[spent]), false, at(START), &mut Table::of(1));
+    assert_eq!(
+        (decided.refused, decided.checks[0].verdict),
+        (false, Verdict::OverLimit)
+    );
+}
+
+#[test]
+fn what_refuses_a_group_is_told_from_bindings_and_verdicts() {
+    use Binding::{Always, Never, WithAllQuotas};
+    use Verdict::{OverLimit, UnderLimit};
+    let refused = |checks: &[(Binding, Verdict)]| refuses(checks.iter().copied());
+    assert!(!refused(&[]));
+    assert!(!refused(&[(Always, UnderLimit), (Never, OverLimit)]));
+    assert!(refused(&[(Always, UnderLimit), (Always, OverLimit)]));
+    assert!(!refused(&[
+        (WithAllQuotas, OverLimit),
+        (WithAllQuotas, UnderLimit)
+    ]));
+    assert!(refused(&[
+        (WithAllQuotas, OverLimit),
+        (Always, UnderLimit),
+        (WithAllQuotas, OverLimit)
+    ]));
 }
 
 #[test]

@@ -235,3 +235,31 @@ fn a_state_is_empty_once_all_is_given_back() {
         );
     }
 }
+
+#[test]
+fn a_fraction_of_a_whole_hit_is_no_state() {
+    let limit = limit(Algorithm::TokenBucket, 3, Unit::Second);
+    let per = limit.rate().micros;
+    let read = |part: u64| State::decode(&limit, &bytes_for_bucket(START, 1, part, per));
+    assert!(read(per - 1).is_some());
+    assert!(read(per).is_none());
+}
+
+fn bytes_for_bucket(at: u64, whole: u64, part: u64, per: u64) -> Vec<u8> {
+    let numbers = [(7, at), (5, whole), (7, part), (7, per)];
+    let bytes = |(width, number): (usize, u64)| number.to_be_bytes()[8 - width..].to_vec();
+    numbers.into_iter().flat_map(bytes).collect()
+}
+
+#[test]
+fn bytes_tell_the_moment_that_their_state_speaks_of() {
+    for algorithm in Algorithm::ALL
+        .into_iter()
+        .filter(|known| *known != Algorithm::SlidingLog)
+    {
+        let limit = limit(algorithm, 3, Unit::Second);
+        let state = State::empty(&limit, at(START + 123_456));
+        assert!(state.moment() >= at(START), "{algorithm:?}");
+        assert_eq!(state.encode().moment(), state.moment(), "{algorithm:?}");
+    }
+}

@@ -6,9 +6,11 @@ use smallvec::SmallVec;
 
 use super::codec::Reply;
 use super::slots::slot_of;
-use crate::decide::group;
+use crate::decide::group::{self, Counters, Stored};
+use crate::decide::state::Seen;
 use crate::domain::check::{Binding, Charge, Check, Group};
 use crate::domain::quantity::Hits;
+use crate::domain::time::Timestamp;
 use crate::domain::verdict::{Decision, Decisions, Verdict};
 
 /// The checks of a group that share a slot.
@@ -120,16 +122,15 @@ pub(super) fn settle<'a>(
 }
 
 /// What `part`, which passed by itself, was charged for the sake of the group.
-fn taken<'a>(part: &Part<'a>, alone: &Decisions, reply: &Reply) -> Vec<Check<'a>> {
-    part.checks
-        .iter()
-        .zip(&alone.checks)
-        .filter_map(|(check, decision)| match check.hits {
+fn taken<'a>(part: &Part<'a>, alone: &Decisions, reply: &mut Reply) -> Vec<Check<'a>> {
+    let checks = part.checks.iter().zip(&alone.checks).enumerate();
+    checks
+        .filter_map(|(place, (check, decision))| match check.hits {
             Hits::Take(hits)
                 if check.charge == Charge::AllOrNothing && decision.verdict == Verdict::UnderLimit =>
             {
                 Some(Check {
-                    hits: Hits::Undo(hits, reply.now),
+                    hits: Hits::Undo(hits, charged_at(place, check, reply)),
                     binding: Binding::Never,
                     ..*check
                 })
@@ -138,3 +139,15 @@ fn taken<'a>(part: &Part<'a>, alone: &Decisions, reply: &Reply) -> Vec<Check<'a>
         })
         .collect()
 }
+
+/// The moment that a charge was made at: the slot's, or the state's own where its clock was overtaken.
+fn charged_at(place: usize, check: &Check<'_>, reply: &mut Reply) -> Timestamp {
+    let now = reply.now;
+    match reply.read(place, check, check.hits.asked(), now) {
+        Stored::State(state) => Seen::read(check, Some(state), now).now,
+        Stored::Nothing | Stored::Unreadable => now,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -124,6 +124,20 @@ impl RedisTarget {
         &self.url
     }
 
+    /// Who servers are told that it is.
+    pub(super) const fn credentials(&self) -> &Credentials {
+        &self.user
+    }
+
+    /// Who sentinels are told that it is.
+    pub(super) const fn sentinel_credentials(&self) -> &Credentials {
+        &self.sentinel
+    }
+
+    pub(super) const fn certificates(&self) -> &TlsCertificates {
+        &self.certificates
+    }
+
     pub(super) fn user(&self) -> Option<&str> {
         self.user.user.as_deref()
     }

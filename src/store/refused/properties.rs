@@ -225,7 +225,7 @@ proptest! {
                 }
                 Turn::Elsewhere(hits) => {
                     shared.decide_now(&group(&ask(hits)), wall(now));
-                    if super::gives_back(hits) {
+                    if hits.gives_back() {
                         given_back = now;
                     }
                 }

@@ -31,7 +31,11 @@ pub struct Refusals {
     secret: SecretHash,
     shards: [Mutex<Shard>; SHARDS],
     with_give_backs: Rules,
+    tell: Option<Tell>,
 }
+
+/// Hears the key of a counter.
+type Tell = Box<dyn Fn(&[u8]) + Send + Sync>;
 
 /// What is known about a group.
 pub(super) enum Known {
@@ -76,6 +80,35 @@ impl Refusals {
             secret: SecretHash::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             with_give_backs,
+            tell: None,
+        }
+    }
+
+    /// The same, of which `tell` hears the key of every counter that hits were given back to through this process, once they
+    /// are.
+    #[must_use]
+    pub fn telling(self, tell: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
+        Self {
+            tell: Some(Box::new(tell)),
+            ..self
+        }
+    }
+
+    /// Tells others of a give-back to the counter of `key`.
+    pub(super) fn tell(&self, key: &[u8]) {
+        if let Some(tell) = &self.tell {
+            tell(key);
+        }
+    }
+
+    /// Drops all that is remembered.
+    pub fn forget_all(&self) {
+        self.forget_all_at(self.now());
+    }
+
+    fn forget_all_at(&self, now: Micros) {
+        for shard in &self.shards {
+            shard.lock().forget_all(now);
         }
     }
 
@@ -103,9 +136,7 @@ impl Refusals {
     pub(super) fn give_back_seen_at(&self, key: &[u8], now: Micros) {
         if self.with_give_backs.add(self.rule_of(key)) {
             // What was remembered of the rule is held for longer than it may be now. This happens once for a rule.
-            for shard in &self.shards {
-                shard.lock().forget_all(now);
-            }
+            self.forget_all_at(now);
         } else {
             self.forget_at(key, now);
         }

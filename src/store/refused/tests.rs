@@ -13,6 +13,7 @@ use super::shard::{SETS, WAYS};
 use super::*;
 use crate::domain::check::{Binding, Charge, Check};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
+use crate::domain::quantity::Hits;
 use crate::domain::verdict::{Decision, Reason, Verdict};
 
 #[test]
@@ -264,6 +265,29 @@ fn a_rule_that_sees_give_backs_is_refused_from_memory_for_a_second() {
     here.one(check(other, &limit, Hits::Take(2)), millis(40_000));
     here.one(check(other, &limit, ONE), millis(49_000));
     assert_eq!(here.answered(), before + 2);
+}
+
+#[test]
+fn what_is_told_from_outside_counts_by_the_clock_of_its_own() {
+    let refusals = Refusals::new();
+    let limit = limit(Algorithm::SlidingWindow, 1);
+    let checks = [check(b"client", &limit, ONE)];
+    let group = group(&checks);
+    for tell in [
+        Refusals::forget,
+        Refusals::give_back_seen,
+        Refusals::give_back_seen,
+    ] {
+        let before = refusals.now();
+        while refusals.now() == before {}
+        let sent = refusals.now();
+        refusals.learn(&group, &spent(3600), sent, sent, false);
+        assert!(matches!(refusals.ask(&group, sent), Known::Refused(_)));
+        tell(&refusals, b"client");
+        assert!(matches!(refusals.ask(&group, sent), Known::Open { .. }));
+        refusals.learn(&group, &spent(3600), sent, sent, false);
+        assert!(matches!(refusals.ask(&group, sent), Known::Open { .. }));
+    }
 }
 
 #[test]

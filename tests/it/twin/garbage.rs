@@ -134,6 +134,15 @@ fn almost_state(dice: &mut Dice, limit: &Limit, now: u64) -> Vec<u8> {
         at / period * period + dice.pick(&[0, 0, 0, 1, period - 1])
     };
     match limit.algorithm() {
+        // In finer parts than the limit's and just below a whole hit, which it is once it is rounded up; ahead of the clock
+        // by as much as does not drain.
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if dice.one_in(6) => {
+            let per = limit.rate().micros + dice.magnitude(1_000_000);
+            put(7, now + dice.below(1_000_001));
+            put(5, dice.below(u64::from(limit.largest()) + 1));
+            put(7, per - 1);
+            put(7, per);
+        }
         Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::SlidingLog => {
             let per = match dice.below(6) {
                 0 => dice.pick(&[0, 1, INEXACT - 1, INEXACT]),
