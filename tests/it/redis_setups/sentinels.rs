@@ -21,7 +21,7 @@ fn sentinels_and_servers_with_passwords_of_their_own() {
     sentinels.add_user("watcher", "another");
     let flags = [&flags[..], &["--sentinel-user", "watcher"]].concat();
     let comporta = serve_with(&sentinels.url(), &flags);
-    comporta.wait_for_store("edge", "client=ana");
+    comporta.wait_for_store("edge", "client=nobody");
     assert!(!sentinels.server(0).keys().is_empty());
 }
 
