@@ -69,21 +69,14 @@ impl Kept {
     /// What who reads the counter of `check` at `now` can tell of it: of a log when each of its hits leaves. What cannot
     /// be read counts as nothing.
     fn content(&mut self, check: &Check<'_>, now: Timestamp) -> Vec<Option<State>> {
-        match check.limit.algorithm() {
-            Algorithm::SlidingLog => {
-                let view = |asked| match self.read(0, check, asked, now) {
-                    Stored::State(state) => Some(state),
-                    Stored::Nothing | Stored::Unreadable => None,
-                };
-                (0..=u64::from(check.limit.count())).map(view).collect()
-            }
-            _ => {
-                let state = match self.read(0, check, 0, now) {
-                    Stored::State(state) => Some(state),
-                    Stored::Nothing | Stored::Unreadable => None,
-                };
-                vec![Some(Seen::read(check, state, now).state)]
-            }
+        let mut state = |asked| match self.read(0, check, asked, now) {
+            Stored::State(state) => Some(state),
+            Stored::Nothing | Stored::Unreadable => None,
+        };
+        if check.limit.algorithm() == Algorithm::SlidingLog {
+            (0..=u64::from(check.limit.count())).map(state).collect()
+        } else {
+            vec![Some(Seen::read(check, state(0), now).state)]
         }
     }
 }
