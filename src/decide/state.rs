@@ -107,7 +107,8 @@ impl Seen {
     /// Takes `hits` out that were taken at `taken`, where that still counts. Of a log only its store can say.
     pub fn undo(&mut self, limit: &Limit, hits: u64, taken: Timestamp) {
         match &mut self.state {
-            // What drained meanwhile would have drained of the others' hits as well.
+            // What drained meanwhile would have drained of the others' hits as well. Where there were none, it is room that
+            // the others now have more.
             State::Bucket(bucket) => bucket.give_back(hits),
             State::Sliding(window) => window.undo(limit, hits, taken),
             State::Fixed(window) => window.undo(limit, hits, taken),

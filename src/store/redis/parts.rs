@@ -131,7 +131,6 @@ fn taken<'a>(part: &Part<'a>, alone: &Decisions, reply: &mut Reply) -> Vec<Check
             {
                 Some(Check {
                     hits: Hits::Undo(hits, charged_at(place, check, reply)),
-                    binding: Binding::Never,
                     ..*check
                 })
             }

@@ -20,8 +20,10 @@ impl Garbage {
     pub fn any(dice: &mut Dice, limit: &Limit, now: u64) -> Self {
         match dice.below(12) {
             0 | 1 => Self::string(arbitrary_bytes(dice)),
-            2..=6 => Self::string(almost_state(dice, limit, now)),
-            7 | 8 => Self::list(almost_full_log(dice, limit, now)),
+            2..=6 if limit.algorithm() != Algorithm::SlidingLog || dice.one_in(4) => {
+                Self::string(almost_state(dice, limit, now))
+            }
+            2..=8 => Self::list(almost_full_log(dice, limit, now)),
             9 => Self::list(list_with_an_odd_end(dice, now)),
             _ => Self {
                 kind: dice.pick(&["hash", "set", "zset", "stream"]),
