@@ -8,7 +8,7 @@
 //!
 //! Each test prints a line with what it measured.
 
-mod load;
+pub mod load;
 mod network;
 mod rights;
 mod server;
