@@ -37,6 +37,9 @@ const SEED: u64 = 49;
 
 const SECONDS: u64 = 20;
 
+/// How much later instances are back on a machine that is busy with other things.
+const NOISE: Duration = Duration::from_secs(2);
+
 #[test]
 fn what_is_admitted_is_within_the_promise_of_each_mode() {
     let seed = setting("COMPORTA_HISTORY_SEED").unwrap_or(SEED);
@@ -130,7 +133,7 @@ impl Lived {
 
     /// Holds all but the limits against it.
     fn check(&self, words: &str) {
-        let mut late = 0;
+        let (mut late, mut unexcused) = (0, Vec::new());
         for call in &self.history.calls {
             match &call.outcome {
                 Outcome::Answered { admitted, .. } => {
@@ -139,9 +142,10 @@ impl Lived {
                         "{call:?}\n{words}"
                     );
                 }
-                Outcome::Failed(status) => {
+                Outcome::Failed(status) if call.took() < DEADLINE => panic!("{status}: {call:?}\n{words}"),
+                Outcome::Failed(_) => {
                     late += 1;
-                    assert!(self.is_excused(call), "{status}: {call:?}\n{words}");
+                    unexcused.extend((!self.is_excused(call)).then_some(call));
                 }
             }
         }
@@ -149,30 +153,34 @@ impl Lived {
         let slow = self.controls.iter().filter(|control| is_slow(control)).count();
         let most = calls / 20 + calls * slow / self.controls.len();
         assert!(late <= most, "{late} late, more than {most}\n{words}");
+        // Now and then the machine keeps one process waiting and the other not.
+        assert!(unexcused.len() <= calls / 1_000, "{unexcused:#?}\n{words}");
         let recovered = self.recovered.unwrap_or_else(|| panic!("never back\n{words}"));
+        let meanwhile = |control: &&Call| control.answered >= self.ended && control.due <= recovered;
+        let was_busy = self.controls.iter().filter(meanwhile).any(is_slow);
+        let due = self.due.get() + if was_busy { micros(NOISE) } else { 0 };
         assert!(
-            recovered <= self.due || self.is_busy(self.due),
+            recovered.get() <= due,
             "back at {recovered}, not {}\n{words}",
             self.due
         );
     }
 
-    /// Whether a call had no answer within its deadline because the machine was busy with other things.
+    /// Whether a call may have had no answer within its deadline because the machine was busy with other things.
     fn is_excused(&self, call: &Call) -> bool {
-        let about = [call.sent, call.answered];
-        call.took() >= DEADLINE && about.into_iter().any(|moment| self.is_busy(moment))
+        [call.sent, call.answered]
+            .into_iter()
+            .any(|moment| self.is_busy(moment))
     }
 
     /// Whether the machine was busy with other things about that time: the other instance, which waits for nobody, was
     /// slow as well.
     fn is_busy(&self, moment: Micros) -> bool {
         const ABOUT: u64 = 500_000;
-        let slow =
-            |control: &&Call| control.answered.saturating_sub(control.due).get() >= micros(DEADLINE) / 5;
-        let about = |control: &Call| {
+        let about = |control: &&Call| {
             control.due.get() <= moment.get() + ABOUT && moment.get() <= control.answered.get() + ABOUT
         };
-        self.controls.iter().filter(slow).any(about)
+        self.controls.iter().filter(about).any(is_slow)
     }
 
     fn print(&self, name: &str) {
