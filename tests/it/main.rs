@@ -20,6 +20,7 @@ mod flags;
 mod gateways;
 mod harness;
 mod heartbeat;
+mod history;
 mod json;
 mod matching;
 mod notices;

@@ -30,7 +30,7 @@ pub enum Mode {
     HalfClose,
 }
 
-/// Between callers and one address.
+/// Between callers and one address at a time.
 pub struct Proxy {
     address: SocketAddr,
     weather: watch::Sender<Weather>,
@@ -39,6 +39,8 @@ pub struct Proxy {
 
 #[derive(Clone, Copy)]
 struct Weather {
+    /// Where new connections lead.
+    store: SocketAddr,
     mode: Mode,
     /// Connections with a smaller number are as in a black hole.
     abandoned: usize,
@@ -57,13 +59,13 @@ impl Weather {
 impl Proxy {
     /// Starts one in front of `store`, which lets everything through.
     pub fn start(store: &str) -> Self {
-        let store: SocketAddr = store.parse().expect("an address");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
         listener
             .set_nonblocking(true)
             .expect("a socket that does not block");
         let (weather, seen) = watch::channel(Weather {
+            store: store.parse().expect("an address"),
             mode: Mode::Pass,
             abandoned: 0,
         });
@@ -74,7 +76,7 @@ impl Proxy {
                 .enable_all()
                 .build()
                 .expect("a runtime for a proxy")
-                .block_on(accept(listener, store, seen, count));
+                .block_on(accept(listener, seen, count));
         });
         Self {
             address,
@@ -98,6 +100,12 @@ impl Proxy {
         self.weather.send_modify(|weather| weather.mode = mode);
     }
 
+    /// Leads new connections to `store` from now on. Those there are stay where they are.
+    pub fn lead_to(&self, store: &str) {
+        let store = store.parse().expect("an address");
+        self.weather.send_modify(|weather| weather.store = store);
+    }
+
     /// Lets nothing through any more on the connections there are; they stay open. New ones fare as before.
     pub fn abandon(&self) {
         let accepted = self.connections();
@@ -113,7 +121,6 @@ impl Proxy {
 /// Until the proxy is dropped.
 async fn accept(
     listener: std::net::TcpListener,
-    store: SocketAddr,
     mut weather: watch::Receiver<Weather>,
     accepted: Arc<AtomicUsize>,
 ) {
@@ -125,7 +132,7 @@ async fn accept(
         };
         let number = accepted.fetch_add(1, Ordering::SeqCst);
         if let Ok((caller, _)) = caller {
-            tokio::spawn(join(caller, store, number, weather.clone()));
+            tokio::spawn(join(caller, number, weather.clone()));
         }
     }
 }
@@ -137,7 +144,8 @@ async fn gone(weather: &mut watch::Receiver<Weather>) -> Result<(), watch::error
 }
 
 /// One caller's connection.
-async fn join(mut caller: TcpStream, store: SocketAddr, number: usize, weather: watch::Receiver<Weather>) {
+async fn join(mut caller: TcpStream, number: usize, weather: watch::Receiver<Weather>) {
+    let store = weather.borrow().store;
     let Ok(mut store) = TcpStream::connect(store).await else {
         return;
     };
@@ -300,4 +308,14 @@ fn does_to_commands_and_replies_what_it_is_told() {
     assert!(count(&mut connect()).is_err());
     assert_eq!(counted(), 8);
     assert_eq!(proxy.connections(), 8);
+
+    proxy.set(Mode::Pass);
+    let mut stream = connect();
+    assert_eq!(count(&mut stream), Ok(4));
+    let other = super::redis::Redis::start();
+    proxy.lead_to(&other.address());
+    assert_eq!(count(&mut connect()), Ok(4));
+    assert_eq!(other.ask::<u64>(&["GET", "counter"]), 1);
+    assert_eq!(count(&mut stream), Ok(5));
+    assert_eq!(counted(), 10);
 }

@@ -10,7 +10,7 @@
 //! slow, the machine is busy, and nothing is made of times.
 
 mod cluster;
-mod load;
+pub mod load;
 mod network;
 mod rights;
 mod sentinels;

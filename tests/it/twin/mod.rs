@@ -1,7 +1,7 @@
 //! Lua decides as Rust does: the same random groups, through a real Redis with time passed in and through the pure
 //! functions; verdicts and figures, stored bytes and time to live are the same.
 
-mod dice;
+pub mod dice;
 mod garbage;
 mod mirror;
 
