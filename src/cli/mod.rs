@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod args;
+pub mod bench;
 mod call;
 pub mod check;
 mod descriptor;
@@ -48,6 +49,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => check(&args, &mut out),
         Command::Explain(args) => explain::explain(&args, &mut out, &mut err),
         Command::Test(args) => test::test(&args, &mut out),
+        Command::Bench(args) => bench::bench(&args, &mut out, &mut err),
+        Command::Baseline(args) => bench::baseline::baseline(&args, &mut err),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

@@ -306,7 +306,7 @@ fn age(text: &str) -> Result<Option<Duration>, String> {
     }
 }
 
-fn positive(text: &str) -> Result<Duration, String> {
+pub(super) fn positive(text: &str) -> Result<Duration, String> {
     match time(text)? {
         Duration::ZERO => Err(String::from("must be longer than nothing")),
         time => Ok(time),
@@ -331,7 +331,7 @@ fn one_of<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
         })
 }
 
-fn processors() -> usize {
+pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
 }
 
