@@ -1,8 +1,12 @@
 //! `comporta bench`: everything it starts, it counts. How fast this machine is, is no matter here.
 
+use std::fs;
+use std::net::TcpStream;
+
 use serde_json::Value;
 
 use crate::harness::comporta::command;
+use crate::harness::process::Process;
 use crate::harness::redis::Redis;
 
 /// What it measured.
@@ -103,6 +107,23 @@ fn by_a_schedule_every_call_that_was_due_is_accounted_for() {
 }
 
 #[test]
+fn what_it_started_ends_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = command(["bench", "--duration", "1h", "--store", "memory"]);
+    let mut bench = Process::spawn(command.env("TMPDIR", folder.path()));
+    let address = bench.poll("a server", |_| {
+        let below = fs::read_dir(&folder).ok()?.next()?.ok()?.path();
+        let ready: Value = serde_json::from_slice(&fs::read(below.join("memory.json")).ok()?).ok()?;
+        Some(ready["grpc"].as_str()?.to_owned())
+    });
+    assert!(TcpStream::connect(&address).is_ok());
+    bench.signal("TERM");
+    assert_eq!(bench.wait().code(), Some(1), "{}", bench.printed());
+    assert!(TcpStream::connect(&address).is_err());
+    assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 0);
+}
+
+#[test]
 fn a_password_in_what_is_no_address_is_not_repeated() {
     let output = command(["bench", "--store", "redis://:hunter2@h:port"])
         .output()
@@ -120,7 +141,7 @@ fn the_table_has_every_row_and_its_bar() {
     let output = bench.arg(&path).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let table = std::fs::read_to_string(path).expect("written");
+    let table = fs::read_to_string(path).expect("written");
     let bars: Vec<_> = table
         .lines()
         .filter_map(|line| line.split('|').nth(2))

@@ -32,6 +32,7 @@ pub(super) fn grid(head: &str, contestants: &[Rounds]) -> Grid {
     for (name, _, places, figure) in FIGURES {
         let figures = contestants.iter().map(|contestant| contestant.figure(figure));
         let figures: Vec<_> = figures.map(|figure| show(figure, places)).collect();
+        // Without a Redis there is nothing to say of it.
         if figures.iter().any(|figure| figure != UNKNOWN) {
             row(name, figures);
         }

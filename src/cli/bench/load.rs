@@ -15,9 +15,9 @@ use super::keys::Picker;
 use super::meter;
 use super::pace::{self, Pace};
 use super::question::Question;
+use super::stream::{Shared, stream};
 use super::tally::Tally;
 use crate::service::asker::Asker;
-use crate::service::client::AskError;
 use crate::service::random::Random;
 
 /// Who asks what, and how.
@@ -190,54 +190,6 @@ async fn ask(load: &Load, askers: &[Asker], random: Random, start: Start) -> Res
     let mut tally = shared.tally.lock().unwrap_or_else(PoisonError::into_inner);
     tally.took = took;
     Ok(tally.clone())
-}
-
-/// What the streams of a thread have in common.
-struct Shared {
-    question: Arc<Question>,
-    keys: Arc<Picker>,
-    random: Random,
-    until: Instant,
-    give_up: Instant,
-    due: Option<tokio::sync::Mutex<UnboundedReceiver<Instant>>>,
-    tally: Mutex<Tally>,
-}
-
-impl Shared {
-    /// When the next call is due, once it is; none when there is none.
-    async fn next(&self) -> Option<Instant> {
-        let Some(due) = &self.due else {
-            let now = Instant::now();
-            return (now < self.until).then_some(now);
-        };
-        loop {
-            let due = due.lock().await.recv().await?;
-            if Instant::now() < self.give_up {
-                return Some(due);
-            }
-            self.count(|tally| tally.unsent += 1);
-        }
-    }
-
-    fn count(&self, count: impl FnOnce(&mut Tally)) {
-        count(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// Asks one call after the other.
-async fn stream(asker: Asker, shared: Arc<Shared>) -> Result<(), AskError> {
-    while let Some(due) = shared.next().await {
-        let Some(key) = shared.keys.pick(&shared.random) else {
-            break;
-        };
-        let answer = asker.ask(shared.question.write(key)).await;
-        let waited = due.elapsed();
-        shared.count(|tally| tally.answered(&answer, waited));
-        if let Err(error @ AskError::Unreachable { .. }) = answer {
-            return Err(error);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

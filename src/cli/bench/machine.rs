@@ -6,6 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use super::meter;
 use super::redis::version;
 
 /// A machine and the versions on it. What is not known is left out.
@@ -15,6 +16,8 @@ pub(super) struct Machine {
     memory_gib: Option<u64>,
     kernel: Option<String>,
     redis: Option<String>,
+    /// Whether the system tells what processes use.
+    tells: bool,
 }
 
 impl Machine {
@@ -30,6 +33,7 @@ impl Machine {
                 .ok()
                 .map(|text| text.trim().to_owned()),
             redis: version(),
+            tells: meter::cpu(std::process::id()).is_some(),
         }
     }
 
@@ -40,8 +44,13 @@ impl Machine {
         let memory = self.memory_gib.map(|memory| format!(", {memory} GiB"));
         let kernel = self.kernel.as_ref().map(|kernel| format!(", Linux {kernel}"));
         let redis = self.redis.as_ref().map(|redis| format!(", {redis}"));
+        let tells = if self.tells {
+            ""
+        } else {
+            "; CPU and memory are not known on this system"
+        };
         format!(
-            "{} processor{s}{}{}{}; {}{}",
+            "{} processor{s}{}{}{}; {}{}{tells}",
             self.processors,
             model.unwrap_or_default(),
             memory.unwrap_or_default(),
@@ -93,6 +102,7 @@ mod tests {
             memory_gib: Some(24),
             kernel: Some("6.18".into()),
             redis: Some("redis-server 7.0.15".into()),
+            tells: true,
         };
         let shown = machine.show();
         assert!(
@@ -100,9 +110,13 @@ mod tests {
             "{shown}"
         );
         assert!(shown.ends_with(", redis-server 7.0.15"), "{shown}");
-        machine.processors = 1;
+        (machine.processors, machine.tells) = (1, false);
         (machine.model, machine.memory_gib, machine.kernel, machine.redis) = (None, None, None, None);
         let shown = machine.show();
         assert!(shown.starts_with("1 processor; comporta "), "{shown}");
+        assert!(
+            shown.ends_with("; CPU and memory are not known on this system"),
+            "{shown}"
+        );
     }
 }

@@ -24,6 +24,7 @@ mod round_trip;
 mod rounds;
 mod server;
 mod spread;
+mod stream;
 mod table;
 mod tally;
 

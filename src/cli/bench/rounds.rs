@@ -132,7 +132,12 @@ pub(super) struct Rounds {
 
 impl Rounds {
     pub(super) fn figure(&self, figure: Figure) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(figure))
+        Spread::of(self.each(figure))
+    }
+
+    /// A figure of every round, in order.
+    pub(super) fn each(&self, figure: Figure) -> impl Iterator<Item = Option<f64>> {
+        self.rounds.iter().map(figure)
     }
 
     /// A figure as a multiple of that of `other` in the same round.

@@ -21,9 +21,9 @@ use super::pace::Pace;
 use super::policies::routes;
 use super::question::Question;
 use super::redis::Redis;
-use super::rounds::{Contestant, ROUNDS, Rounds};
+use super::rounds::{Contestant, ROUNDS, Round, Rounds};
 use super::server::{Server, Store};
-use super::spread::grouped;
+use super::spread::{Spread, grouped};
 
 /// As many callers as are asked about where it is not said otherwise.
 const CALLERS: u64 = 100_000;
@@ -110,6 +110,18 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<String, BenchError> {
 }
 
 impl Table {
+    /// How much somebody else did meanwhile: where that is much, calls a second and latencies say little.
+    fn others(&self) -> String {
+        let measured = self.figures.iter().flat_map(|(_, contestants)| contestants);
+        let others = Spread::of(measured.flat_map(|contestant| contestant.each(Round::others)));
+        others.map_or_else(String::new, |others| {
+            format!(
+                " Others took {} processors meanwhile, which ratios of CPU bear better than the rest.",
+                others.show(2)
+            )
+        })
+    }
+
     fn as_markdown(&self, bench: &Bench<'_>) -> String {
         let mut rows = Grid::new(Row::HEAD);
         for row in &self.rows {
@@ -119,13 +131,14 @@ impl Table {
             "{}.
 
 Every server is a process of its own on this machine and so is Redis; those who ask share the processors with them. \
-             Servers take turns, {:?} each in {ROUNDS} rounds: a figure is the median (lowest–highest) of the rounds, a ratio \
+             Servers take turns in {ROUNDS} rounds, {:?} each in all: a figure is the median (lowest–highest) of the rounds, a ratio \
              is taken within a round, and the baseline is a gRPC server with the same messages, threads and allocator that \
-             always gives the same answer.
+             always gives the same answer.{}
 
 {}",
             Machine::look().show(),
             bench.duration,
+            self.others(),
             rows.as_markdown(),
         );
         for (how, contestants) in &self.figures {
