@@ -164,6 +164,8 @@ fn the_table_has_every_row_and_its_bar() {
         "≤ 180 MiB",
     ];
     assert_eq!(bars, expected, "{table}");
-    assert!(!table.contains("not known"), "{table}");
+    // Of calls by a schedule a busy machine may have sent none in time.
+    let mut unknown = table.lines().filter(|line| line.contains("not known"));
+    assert!(unknown.all(|line| line.starts_with("| at ")), "{table}");
     assert!(table.contains("| promised at most |"), "{table}");
 }

@@ -230,6 +230,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn however_short_a_round_is_every_stream_asks() {
+        let tally = tally(2, Pace::Closed, Picker::new(Keys::Hot), Duration::ZERO).await;
+        assert_eq!(tally.calls(), 8);
+    }
+
+    #[tokio::test]
     async fn by_a_schedule_every_call_that_was_due_is_accounted_for() {
         let pace = Pace::Open(NonZeroU32::new(2000).expect("not zero"));
         let keys = Picker::new(Keys::Hot);

@@ -16,6 +16,9 @@ pub(super) const ROUNDS: u32 = 5;
 /// How long a server is asked before it counts, at most: caches, tables and connections to a Redis are then as they stay.
 const WARM_UP: Duration = Duration::from_millis(300);
 
+/// How often at most. Errors that do not end by that are counted.
+const WARM_UPS: u32 = 20;
+
 /// A server, and how it is asked.
 pub(super) struct Contestant<'a> {
     pub(super) name: String,
@@ -63,9 +66,15 @@ impl<'a> Contestant<'a> {
         })
     }
 
-    /// Asks for a while that does not count.
+    /// Asks for a while that does not count; again while there are errors, since a server may not have reached its Redis.
     pub(super) async fn warm_up(&self, duration: Duration) -> Result<(), BenchError> {
-        self.ask(WARM_UP.min(duration)).await.map(drop)
+        for _ in 0..WARM_UPS {
+            let round = self.ask(WARM_UP.min(duration)).await?;
+            if round.tally.errors == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

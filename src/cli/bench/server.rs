@@ -53,7 +53,7 @@ impl Server {
             command
                 // Not as a flag: whoever lists processes would see a password.
                 .env("COMPORTA_STORE", redis.url())
-                .args(["--on-store-failure", "error", "--store-budget", "1s"])
+                .args(["--on-store-failure", "error", "--store-budget", "5s"])
                 .args(["--key-prefix", redis.prefix()]);
         }
         Self::start(name, &mut command, folder).await

@@ -27,11 +27,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// When the next call is due, once it is; none when there is none.
-    async fn next(&self) -> Option<Instant> {
+    /// When the next call of a stream is due, once it is; none when there is none. Without a schedule its first one always
+    /// is: a machine that was too busy to start a round in time leaves none empty.
+    async fn next(&self, is_first: bool) -> Option<Instant> {
         let Some(due) = &self.due else {
             let now = Instant::now();
-            return (now < self.until).then_some(now);
+            return (is_first || now < self.until).then_some(now);
         };
         loop {
             let due = due.lock().await.recv().await?;
@@ -49,7 +50,9 @@ impl Shared {
 
 /// Asks one call after the other.
 pub(super) async fn stream(asker: Asker, shared: Arc<Shared>) -> Result<(), AskError> {
-    while let Some(due) = shared.next().await {
+    let mut is_first = true;
+    while let Some(due) = shared.next(is_first).await {
+        is_first = false;
         let Some(key) = shared.keys.pick(&shared.random) else {
             break;
         };
