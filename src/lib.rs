@@ -41,8 +41,8 @@
 //! 5. Counter keys are injective. No state lives without an end.
 //! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
 //!    allocates next to nothing.
-//! 7. Wire types stop at `service/convert.rs` and `service/json.rs`, and for `call` at `service/client.rs`; the crates for
-//!    Redis stop at `store/redis/`.
+//! 7. Wire types stop at `service/convert.rs` and `service/json.rs`, for `call` at `service/client.rs`, and for `bench` at
+//!    `service/asker.rs` and `service/baseline.rs`; the crates for Redis stop at `store/redis/`.
 //! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header. Only a policy
 //!    that says `value_to_metric` or `detailed_metric` makes labels of values, and each core of no more than a thousand in a
 //!    domain.

@@ -158,7 +158,7 @@ impl App {
         let running = bound.start(&settings.server, operators, seed, limiter)?;
         running.open().await;
         if let Some(path) = &settings.ready_file {
-            write_ready_file(path, grpc, admin).map_err(|source| AppError::ReadyFile {
+            write_ready_file(path, grpc, Some(admin)).map_err(|source| AppError::ReadyFile {
                 path: path.clone(),
                 source,
             })?;
@@ -271,8 +271,9 @@ fn remove_stale_ready_file(path: &Path) -> io::Result<()> {
 }
 
 /// The whole file or none: whoever waits for it must not read half of it.
-fn write_ready_file(path: &Path, grpc: SocketAddr, admin: SocketAddr) -> io::Result<()> {
-    let text = serde_json::json!({ "grpc": grpc.to_string(), "admin": admin.to_string() }).to_string();
+pub(super) fn write_ready_file(path: &Path, grpc: SocketAddr, admin: Option<SocketAddr>) -> io::Result<()> {
+    let admin = admin.map(|admin| admin.to_string());
+    let text = serde_json::json!({ "grpc": grpc.to_string(), "admin": admin }).to_string();
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let unfinished = path.with_file_name(name);
@@ -313,7 +314,7 @@ mod tests {
             SocketAddr::from(([127, 0, 0, 1], 1)),
             SocketAddr::from(([127, 0, 0, 1], 2)),
         );
-        write_ready_file(&path, grpc, admin).expect("written");
+        write_ready_file(&path, grpc, Some(admin)).expect("written");
         let text = fs::read_to_string(&path).expect("readable");
         assert_eq!(text, "{\"admin\":\"127.0.0.1:2\",\"grpc\":\"127.0.0.1:1\"}\n");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand};
 
+use super::bench::args::{BENCH, BenchArgs};
+use super::bench::baseline::BaselineArgs;
 use super::deployment::StoreArgs;
 use super::settings;
 use crate::domain::check::{Charge, OnStoreFailure};
@@ -50,6 +52,15 @@ pub enum Command {
     /// Tell what is wrong with a Redis, before it bites
     #[command(after_help = "Exit codes: 0 nothing that would bite, 1 something would, 2 not asked right.")]
     Doctor(DoctorArgs),
+    /// Show what a decision costs
+    #[command(
+        long_about = BENCH,
+        after_help = "Exit codes: 0 measured, 1 could not measure, 2 not asked right."
+    )]
+    Bench(BenchArgs),
+    /// What `bench` holds servers against
+    #[command(hide = true)]
+    Baseline(BaselineArgs),
     /// Ask a running server
     #[command(after_help = "Exit codes: 0 admitted, 1 refused at least once, 2 could not ask.")]
     Call(CallArgs),

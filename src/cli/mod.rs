@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod args;
+pub mod bench;
 mod call;
 mod ceiling;
 pub mod check;
@@ -53,6 +54,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::explain(&args, &mut out, &mut err),
         Command::Test(args) => test::test(&args, &mut out),
         Command::Doctor(args) => doctor::doctor(&args, &mut out, &mut err),
+        Command::Bench(args) => bench::bench(&args, &mut out, &mut err),
+        Command::Baseline(args) => bench::baseline::baseline(&args, &mut err),
         Command::Call(args) => call::call(&args, &mut out, &mut err),
     };
     match ended {

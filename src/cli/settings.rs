@@ -315,7 +315,7 @@ fn one_of<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
         })
 }
 
-fn processors() -> usize {
+pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
 }
 

@@ -181,7 +181,7 @@ fn read_reply(wire: &RateLimitResponse) -> Result<Reply, AskError> {
     })
 }
 
-const fn read_verdict(code: Code) -> Option<Verdict> {
+pub(super) const fn read_verdict(code: Code) -> Option<Verdict> {
     match code {
         Code::Unknown => None,
         Code::Ok => Some(Verdict::UnderLimit),

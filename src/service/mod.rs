@@ -3,6 +3,8 @@
 pub mod admin;
 mod afresh;
 pub mod answer;
+pub mod asker;
+pub mod baseline;
 pub mod call;
 pub mod client;
 mod connection;
@@ -19,7 +21,7 @@ pub mod options;
 mod plan;
 #[cfg(test)]
 mod properties;
-mod random;
+pub(crate) mod random;
 mod refusal;
 pub mod reload;
 mod rls;

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// SplitMix64: one step of a counter and some mixing. Any two threads that share it still draw different numbers.
-pub(super) struct Random(AtomicU64);
+pub(crate) struct Random(AtomicU64);
 
 impl Random {
     /// The numbers that follow from `seed`.
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
 
     /// A number from 0 to `most`, each about as often as any other.
-    pub(super) fn up_to(&self, most: u64) -> u64 {
+    pub(crate) fn up_to(&self, most: u64) -> u64 {
         match most.checked_add(1) {
             Some(numbers) => self.draw() % numbers,
             None => self.draw(),

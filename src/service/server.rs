@@ -159,7 +159,10 @@ impl Bound {
     }
 }
 
-async fn bind(address: SocketAddr, flag: &'static str) -> Result<(TcpListener, SocketAddr), ServerError> {
+pub(super) async fn bind(
+    address: SocketAddr,
+    flag: &'static str,
+) -> Result<(TcpListener, SocketAddr), ServerError> {
     let bound = async {
         let listener = TcpListener::bind(address).await?;
         let real = listener.local_addr()?;
@@ -248,7 +251,7 @@ impl Running {
 
 /// Hands each new connection to the core with the fewest. Gateways keep few connections for long, so which core gets
 /// one matters; the system would choose by a hash.
-async fn accept(listener: &TcpListener, workers: &[Worker]) {
+pub(super) async fn accept(listener: &TcpListener, workers: &[Worker]) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => hand_over(stream, workers),

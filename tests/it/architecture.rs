@@ -113,10 +113,11 @@ const REDIS: [&str; 11] = [
     "thiserror",
     "tokio",
 ];
-const SERVICE: [&str; 19] = [
+const SERVICE: [&str; 20] = [
     "arc_swap",
     "axum",
     "bytes",
+    "h2",
     "hashbrown",
     "http",
     "jiff",
@@ -141,9 +142,10 @@ const TELEMETRY: [&str; 5] = [
     "tracing",
     "tracing_subscriber",
 ];
-const CLI: [&str; 8] = [
+const CLI: [&str; 9] = [
     "bytes",
     "clap",
+    "hdrhistogram",
     "jiff",
     "notify",
     "serde_json",
@@ -168,6 +170,8 @@ const IMPURE: &[&str] = &[
 
 /// The only files that know the wire: they put it into our own words, or hand it on to those that do.
 const WIRE: &[&str] = &[
+    "service/asker",
+    "service/baseline",
     "service/call",
     "service/client",
     "service/convert",

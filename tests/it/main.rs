@@ -5,6 +5,7 @@
 
 mod architecture;
 mod battery;
+mod bench;
 mod callers;
 mod cli;
 mod conformance;

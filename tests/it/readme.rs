@@ -67,6 +67,9 @@ impl Terminals {
             run(Command::new(installed("kubernetes-validate"))
                 .arg("--strict")
                 .arg(repository(file)));
+        } else if line == "target/release/comporta bench" {
+            // How fast it is says nothing here.
+            return self.shell("\"$COMPORTA\" bench --duration 100ms");
         } else if let Some(arguments) = line.strip_prefix("target/release/comporta ") {
             return self.shell(&format!("\"$COMPORTA\" {arguments}"));
         } else if line.starts_with("curl ") || line.starts_with("for ") || line.starts_with("redis-cli ") {
