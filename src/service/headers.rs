@@ -222,12 +222,15 @@ fn window_secs(limit: &Limit) -> u64 {
 /// A structured field's string: in quotes, `"` and `\` escaped.
 fn write_quoted(value: &mut String, text: &str) {
     value.push('"');
-    for character in text.chars() {
-        if matches!(character, '"' | '\\') {
-            value.push('\\');
-        }
-        value.push(character);
+    let mut rest = text;
+    while let Some(place) = memchr::memchr2(b'"', b'\\', rest.as_bytes()) {
+        let (before, special) = rest.split_at(place);
+        value.push_str(before);
+        value.push('\\');
+        value.push_str(&special[..1]);
+        rest = &special[1..];
     }
+    value.push_str(rest);
     value.push('"');
 }
 

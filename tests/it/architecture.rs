@@ -91,9 +91,10 @@ const POLICY: [&str; 9] = [
     "smallvec",
     "thiserror",
 ];
-const STORE: [&str; 7] = [
+const STORE: [&str; 8] = [
     "hashbrown",
     "loom",
+    "memchr",
     "parking_lot",
     "ring",
     "siphasher",
@@ -113,7 +114,7 @@ const REDIS: [&str; 11] = [
     "thiserror",
     "tokio",
 ];
-const SERVICE: [&str; 20] = [
+const SERVICE: [&str; 21] = [
     "arc_swap",
     "axum",
     "bytes",
@@ -121,6 +122,7 @@ const SERVICE: [&str; 20] = [
     "hashbrown",
     "http",
     "jiff",
+    "memchr",
     "parking_lot",
     "prost",
     "prost_types",

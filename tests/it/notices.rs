@@ -6,6 +6,7 @@ use crate::harness::certificates::Certificates;
 use crate::harness::cluster::Cluster;
 use crate::harness::comporta::{Comporta, admitted, request};
 use crate::harness::process::poll;
+use crate::harness::read;
 use crate::harness::redis::{Redis, Setup};
 use crate::harness::sentinels::Sentinels;
 
@@ -66,9 +67,19 @@ fn what_comes_back_to_one_instance_is_heard_by_the_others() {
 }
 
 #[test]
-fn it_is_heard_over_a_socket_by_a_user_of_its_own() {
-    let redis = Setup::default().password("p#a@%:/?").start();
-    one_hears_what_the_other_gave_back(&["--store", &redis.url()]);
+fn it_is_heard_by_a_user_with_the_rights_that_the_readme_names() {
+    let redis = Redis::start();
+    let readme = read("README.md");
+    let (_, rule) = readme.split_once("`ACL SETUSER ").expect("the rights");
+    let (rule, _) = rule.split_once('`').expect("their end");
+    let () = redis.ask(&["ACL", "SETUSER"].into_iter().chain(rule.split(' ')).collect::<Vec<_>>());
+    one_hears_what_the_other_gave_back(&["--store", &redis.url_of("comporta", "PASSWORD")]);
+}
+
+#[test]
+fn it_is_heard_over_a_socket() {
+    let redis = Redis::start();
+    one_hears_what_the_other_gave_back(&["--store", &redis.socket_url()]);
 }
 
 #[test]

@@ -13,10 +13,10 @@ pub(super) fn write(into: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.len() > LONGEST {
         return hashed(into, b'#', digest::digest(&SHA256, bytes).as_ref());
     }
-    let escaped = bytes.len() + 2 * bytes.iter().filter(|byte| is_special(**byte)).count();
-    number(into, escaped);
+    let specials = memchr::memchr3_iter(b'{', b'}', b'%', bytes).count();
+    number(into, bytes.len() + 2 * specials);
     into.push(b':');
-    if escaped == bytes.len() {
+    if specials == 0 {
         into.extend_from_slice(bytes);
     } else {
         escape(into, bytes);
