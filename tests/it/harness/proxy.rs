@@ -151,6 +151,8 @@ async fn join(mut caller: TcpStream, number: usize, weather: watch::Receiver<Wea
     };
     let mut cutting = weather.clone();
     let cut = tokio::select! {
+        // What is cut before anything was sent lets nothing through.
+        biased;
         _ = cutting.wait_for(|weather| weather.mode_of(number) == Mode::Cut) => true,
         () = forward(&mut caller, &mut store, number, &weather) => false,
     };
