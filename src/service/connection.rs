@@ -1,7 +1,7 @@
 //! One connection of a gateway: how it is counted, how long it lives, how it is let go.
 
 use std::convert::Infallible;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,21 +131,11 @@ impl AsyncRead for Tracked {
     }
 }
 
+/// Not vectored, though a TCP stream could be: a frame of more than 256 bytes would then be written by itself, a system call
+/// for each answer, where up to 1 KiB is copied beside others and written with them.
 impl AsyncWrite for Tracked {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.stream().poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

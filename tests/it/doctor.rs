@@ -68,7 +68,15 @@ fn missing_rights_are_granted_by_the_line_that_is_printed() {
         .split_once("ACL SETUSER ")
         .and_then(|(_, rest)| rest.lines().next())
         .expect("a grant");
-    for right in ["~comporta:*", "+evalsha", "+time", "+pexpire", "+zadd"] {
+    for right in [
+        "~comporta:*",
+        "+evalsha",
+        "+time",
+        "+pexpire",
+        "+zadd",
+        "+publish",
+        "+subscribe",
+    ] {
         assert!(grant.contains(right), "{grant}");
     }
     assert!(
@@ -77,7 +85,10 @@ fn missing_rights_are_granted_by_the_line_that_is_printed() {
     );
     let words: Vec<&str> = ["ACL", "SETUSER"].into_iter().chain(grant.split(' ')).collect();
     let () = redis.ask(&words);
-    // Keys come into view only once their commands are permitted.
+    // Channels come into view only once their command is permitted.
+    let again = page(&url, 1);
+    assert!(again.contains("resetchannels &comporta:*"), "{again}");
+    let () = redis.ask(&["ACL", "SETUSER", "limiter", "resetchannels", "&comporta:*"]);
     let page = page(&url, 0);
     assert!(page.contains("may not run INFO"), "{page}");
     let comporta = Comporta::serve_text(POLICY, &["--store", &url]);

@@ -72,7 +72,12 @@ fn it_is_heard_by_a_user_with_the_rights_that_the_readme_names() {
     let readme = read("README.md");
     let (_, rule) = readme.split_once("`ACL SETUSER ").expect("the rights");
     let (rule, _) = rule.split_once('`').expect("their end");
-    let () = redis.ask(&["ACL", "SETUSER"].into_iter().chain(rule.split(' ')).collect::<Vec<_>>());
+    let () = redis.ask(
+        &["ACL", "SETUSER"]
+            .into_iter()
+            .chain(rule.split(' '))
+            .collect::<Vec<_>>(),
+    );
     one_hears_what_the_other_gave_back(&["--store", &redis.url_of("comporta", "PASSWORD")]);
 }
 

@@ -206,7 +206,7 @@ impl Doctor<'_> {
     ) -> Result<(), RedisError> {
         // Of a key for probes, text from end to end.
         let key = String::from_utf8_lossy(&self.keys.probe(0)).into_owned();
-        let missing = rights::missing(connection, &key, is_node).await?;
+        let missing = rights::missing(connection, &key, &self.keys.channel(), is_node).await?;
         let user = self.target.user().unwrap_or("default");
         if let Some(grant) = missing.grant(user, self.prefix) {
             inspection.findings.push(Finding::bites(format!(

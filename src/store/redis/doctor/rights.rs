@@ -35,6 +35,8 @@ pub(super) struct Missing {
     pub(super) commands: Vec<&'static str>,
     /// Keys with our prefix.
     pub(super) keys: bool,
+    /// Channels with our prefix.
+    pub(super) channels: bool,
 }
 
 impl Missing {
@@ -48,22 +50,28 @@ impl Missing {
         } else {
             String::new()
         };
+        let channels = if self.channels {
+            format!(" resetchannels &{prefix}:*")
+        } else {
+            String::new()
+        };
         let commands: String = self
             .commands
             .iter()
             .map(|command| format!(" +{command}"))
             .collect();
-        Some(format!("ACL SETUSER {user}{keys}{commands}"))
+        Some(format!("ACL SETUSER {user}{keys}{channels}{commands}"))
     }
 }
 
-/// Tries every right over `connection`, on keys that start with `key`.
+/// Tries every right over `connection`, on keys that start with `key` and on `channel`.
 ///
 /// # Errors
 /// When the connection ends.
 pub(super) async fn missing(
     connection: &mut MultiplexedConnection,
     key: &str,
+    channel: &str,
     is_node: bool,
 ) -> RedisResult<Missing> {
     let mut missing = Missing::default();
@@ -88,6 +96,13 @@ pub(super) async fn missing(
             missing.note("del", connect::call(connection, &command).await.err())?;
         }
     }
+    let mut command = redis::cmd("PUBLISH");
+    // Nobody is told anything by that. Who may not publish is taken not to be allowed to subscribe.
+    command.arg(channel).arg("");
+    missing.note("publish", connect::call(connection, &command).await.err())?;
+    if missing.commands.contains(&"publish") {
+        missing.commands.push("subscribe");
+    }
     if is_node {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
@@ -101,8 +116,11 @@ impl Missing {
         let Some(error) = error else { return Ok(()) };
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoPerm) => {
-                // "No permissions to access a key", "…to access one of the keys used as arguments".
-                if error.to_string().contains("access") {
+                // "No permissions to access a key", "…to access one of the keys used as arguments", and of channels likewise.
+                let words = error.to_string();
+                if words.contains("channel") {
+                    self.channels = true;
+                } else if words.contains("access") {
                     self.keys = true;
                 } else if !self.commands.contains(&right) {
                     self.commands.push(right);
@@ -125,10 +143,11 @@ mod tests {
         let missing = Missing {
             commands: vec!["time", "pexpire"],
             keys: true,
+            channels: true,
         };
         assert_eq!(
             missing.grant("limiter", "rl").as_deref(),
-            Some("ACL SETUSER limiter ~rl:* +time +pexpire")
+            Some("ACL SETUSER limiter ~rl:* resetchannels &rl:* +time +pexpire")
         );
         assert_eq!(Missing::default().grant("limiter", "rl"), None);
     }
