@@ -130,7 +130,7 @@ mod tests {
         let target = parsed(&["--store=rediss://limiter@h:1/2", "--store-password-file", path])
             .expect("settings")
             .expect("a Redis");
-        assert_eq!(target.url().to_string(), "rediss://limiter@h:1/2");
+        assert_eq!(target.url().to_string(), "rediss://***@h:1/2");
         let mistakes = parsed(&["--store=redis://u:hunter2@h", "--store-password-file", path])
             .expect_err("a mistake")
             .join("\n");

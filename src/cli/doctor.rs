@@ -1,5 +1,6 @@
 //! `comporta doctor`: what is wrong with a Redis, as a page; and the same in the log when the server starts.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -151,20 +152,22 @@ fn as_json(inspection: &Inspection) -> Value {
     })
 }
 
-/// Examines the Redis at `target` as soon as it is there, and logs what was found.
+/// Examines the Redis at `target`, each server as soon as it is there, and logs what was found.
 pub async fn log_when_there(
     target: Arc<RedisTarget>,
     keys: Keys,
     prefix: String,
     budget: Duration,
 ) -> Infallible {
+    let mut logged = HashSet::new();
     loop {
         let inspections = examine(&target, &keys, &prefix, budget).await;
-        if inspections
-            .iter()
-            .any(|inspection| inspection.round_trip.is_some())
-        {
-            inspections.iter().for_each(log);
+        for inspection in inspections.iter().filter(|inspection| inspection.is_reached) {
+            if logged.insert(inspection.endpoint.clone()) {
+                log(inspection);
+            }
+        }
+        if inspections.iter().all(|inspection| inspection.is_reached) {
             return std::future::pending().await;
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;

@@ -104,16 +104,23 @@ impl Stores {
         let heartbeat = Heartbeat::new(Arc::clone(target), &self.keys, self.instances.clone());
         let (keys, prefix) = (self.keys.clone(), self.key_prefix.clone());
         let examined = doctor::log_when_there(Arc::clone(target), keys, prefix, *budget);
+        // Of a cluster it hears one node, which says nothing about the others.
+        let speaks_for_all = !target.is_cluster();
         let (refusals, standby) = (Arc::clone(&self.refusals), Arc::clone(&self.standby));
         let heard = move |notice| match notice {
             Notice::GivenBack(key) => refusals.give_back_seen(&key),
             Notice::Reset => refusals.forget_all(),
             Notice::Reload => hints.ask(),
         };
+        let beaten = move || {
+            if speaks_for_all {
+                standby.store_answered();
+            }
+        };
         Box::pin(async move {
             tokio::select! {
                 () = main => {}
-                never = heartbeat.run(|| standby.store_answered(), warn_of_silence) => match never {},
+                never = heartbeat.run(beaten, warn_of_silence) => match never {},
                 never = notices.run(heard, say_no_notices) => match never {},
                 never = examined => match never {},
             }

@@ -45,6 +45,13 @@ pub enum StoreError {
         /// What was left to wait.
         budget: Duration,
     },
+    /// The caller waits less long than a call may take, and there was no answer by then: that says nothing about the store.
+    /// Whether the group was charged is unknown.
+    #[error("the caller gave the store no more than {left:?}")]
+    Impatient {
+        /// What was left of its deadline.
+        left: Duration,
+    },
     /// No connection, so nothing was charged; or it was lost on the way, and that is unknown.
     #[error("the store at {endpoint} cannot be reached: {reason}")]
     Unreachable {
@@ -66,6 +73,7 @@ impl StoreError {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => "timeout",
+            Self::Impatient { .. } => "impatient",
             Self::Unreachable { .. } => "unreachable",
             Self::Refused { .. } => "refused",
         }

@@ -17,7 +17,7 @@ const BOUNDS: [u64; 12] = [
 ];
 
 /// The kinds of [`StoreError`], as labels.
-const KINDS: [&str; 3] = ["timeout", "unreachable", "refused"];
+const KINDS: [&str; 4] = ["timeout", "impatient", "unreachable", "refused"];
 
 /// One cell per bucket, the last without a bound; then what follows.
 const FIRST_ERROR: usize = BOUNDS.len() + 1;
@@ -253,7 +253,12 @@ mod tests {
         assert_eq!(stores.took(), Duration::from_micros(1_000_201));
         assert_eq!(
             stores.errors().collect::<Vec<_>>(),
-            [("timeout", 1), ("unreachable", 0), ("refused", 0)]
+            [
+                ("timeout", 1),
+                ("impatient", 0),
+                ("unreachable", 0),
+                ("refused", 0)
+            ]
         );
     }
 
@@ -288,6 +293,7 @@ mod tests {
             StoreError::Timeout {
                 budget: Duration::ZERO,
             },
+            StoreError::Impatient { left: Duration::ZERO },
             StoreError::Unreachable {
                 endpoint: String::new(),
                 reason: String::new(),

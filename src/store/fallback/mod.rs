@@ -38,7 +38,10 @@ impl<S: Store> Store for Fallback<S> {
     ) -> Result<Decisions, StoreError> {
         match self.shared.decide(group, now, deadline).await {
             Ok(decisions) => {
-                self.standby.outage.answered(Instant::now);
+                // Limits of zero are decided without asking it.
+                if group.checks.iter().any(|check| check.limit.count() > 0) {
+                    self.standby.outage.answered(Instant::now);
+                }
                 Ok(decisions)
             }
             Err(error) => self.standby.decide(group, now, error),

@@ -73,7 +73,9 @@ impl Standby {
     ) -> Result<Decisions, StoreError> {
         let stand_ins = self.stand_ins(group);
         let decided = stand_ins.is_some();
-        self.outage.failed(&error, decided, Instant::now());
+        if !matches!(error, StoreError::Impatient { .. }) {
+            self.outage.failed(&error, decided, Instant::now());
+        }
         match stand_ins {
             Some(stand_ins) => Ok(Decisions {
                 degraded: Some(error.kind()),

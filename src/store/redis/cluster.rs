@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::codec::Reply;
 use super::connect::{self, Address, CONNECTING, Whereabouts};
 use super::links::{Links, probe_key_of};
 use super::meaning::Meaning;
-use super::parts::{self, Undo};
+use super::parts::{self, Settled, Undo};
 use super::request::{Failure, Request};
 use super::slots::SlotMap;
-use super::supervisor::Supervised;
+use super::supervisor::{Supervised, jittered};
 use crate::decide::group;
 use crate::domain::check::Group;
 use crate::domain::time::Timestamp;
@@ -32,6 +32,10 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// How often it is while something does: a failover takes its time.
 const BETWEEN_LOOKS_IN_TROUBLE: Duration = Duration::from_millis(200);
+
+/// How long a link is kept at least, though the map does not show where it leads: a node that slots are moving to has none of
+/// its own before the first has come.
+const LONGEST_OFF_THE_MAP: Duration = Duration::from_secs(30);
 
 /// How often one call is sent on from node to node.
 const REDIRECTIONS: u32 = 2;
@@ -54,7 +58,8 @@ struct Shared {
 #[derive(Default)]
 struct View {
     map: Arc<SlotMap>,
-    links: HashMap<Address, Arc<Supervised>>,
+    /// Each with the moment it was made: to where a node sends on, before the map shows it.
+    links: HashMap<Address, (Arc<Supervised>, Instant)>,
     /// Why there is no map.
     reason: String,
 }
@@ -100,33 +105,41 @@ impl Cluster {
             );
             self.shared.ask(part.slot, request)
         });
-        let mut replies = try_join_all(asked).await?;
-        let (decisions, undone) = parts::settle(group, &parts, &mut replies);
+        let mut failure = None;
+        let mut replies: Vec<Option<Reply>> = join_all(asked)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(|error| failure.get_or_insert(error)).ok())
+            .collect();
+        let Settled { decisions, undone } = parts::settle(group, &parts, &mut replies);
         if !undone.is_empty() {
-            self.take_back(group, undone, now).await;
+            self.take_back(group, &undone, now);
         }
-        Ok(decisions)
+        match (decisions, failure) {
+            (Some(decisions), _) => Ok(decisions),
+            (None, Some(error)) => Err(error),
+            (None, None) => unreachable!("what all parts say is known"),
+        }
     }
 
-    /// Takes back what parts of a refused group took, also when the caller does not wait for it.
-    async fn take_back(&self, group: &Group<'_>, undone: Vec<Undo<'_>>, now: Option<Timestamp>) {
-        let requests = undone.into_iter().map(|undo| {
+    /// Takes back what parts of a group took in vain. Nobody waits for it: the answer is known.
+    fn take_back(&self, group: &Group<'_>, undone: &[Undo<'_>], now: Option<Timestamp>) {
+        let request = |undo: &Undo<'_>| {
             let part = Group {
                 checks: &undo.checks,
                 ..*group
             };
             (undo.slot, Request::new(&part, now))
-        });
-        let requests: Vec<_> = requests.collect();
+        };
+        let requests: Vec<_> = undone.iter().map(request).collect();
         let shared = Arc::clone(&self.shared);
-        let taken_back = tokio::spawn(async move {
+        tokio::spawn(async move {
             let asked = requests
                 .into_iter()
                 .map(|(slot, request)| shared.ask(slot, request));
             // What cannot be taken back stays charged, as after any call whose outcome is unknown.
-            let _ = try_join_all(asked).await;
+            let _ = join_all(asked).await;
         });
-        let _ = taken_back.await;
     }
 }
 
@@ -141,18 +154,19 @@ impl Shared {
     async fn ask(&self, slot: u16, request: Request) -> Result<Reply, StoreError> {
         let mut request = request;
         request.slot = Some(slot);
-        let mut link = self.link_of(slot)?;
+        let (mut from, mut link) = self.link_of(slot)?;
         for _ in 0..REDIRECTIONS {
             match link.link().ask(request.clone()).await {
                 Err(Failure {
-                    meaning: Meaning::Elsewhere { address, for_once },
+                    meaning: Meaning::Elsewhere { host, port, for_once },
                     ..
                 }) => {
                     request.asking = for_once;
                     if !for_once {
                         self.doubt.notify_one();
                     }
-                    link = self.link_to(&address);
+                    from = from.told(&host, port);
+                    link = self.link_to(&from);
                 }
                 other => return other.map_err(|failure| self.error(&link, failure)),
             }
@@ -169,7 +183,7 @@ impl Shared {
     }
 
     fn must_be_closed(&self, slot: u16) -> Result<(), StoreError> {
-        let link = self.link_of(slot)?;
+        let (_, link) = self.link_of(slot)?;
         if link.link().is_closed() {
             return Ok(());
         }
@@ -177,10 +191,13 @@ impl Shared {
         Err(link.link().error(link.link().lost()))
     }
 
-    fn link_of(&self, slot: u16) -> Result<Arc<Supervised>, StoreError> {
+    fn link_of(&self, slot: u16) -> Result<(Address, Arc<Supervised>), StoreError> {
         let view = self.view.lock();
-        let link = view.map.primary(slot).and_then(|primary| view.links.get(primary));
-        link.cloned().ok_or_else(|| {
+        let link = view.map.primary(slot).and_then(|primary| {
+            let (link, _) = view.links.get(primary)?;
+            Some((primary.clone(), Arc::clone(link)))
+        });
+        link.ok_or_else(|| {
             self.doubt.notify_one();
             StoreError::Unreachable {
                 endpoint: self.links.endpoint(),
@@ -197,9 +214,9 @@ impl Shared {
     fn link_to(&self, address: &Address) -> Arc<Supervised> {
         let mut view = self.view.lock();
         let View { map, links, .. } = &mut *view;
-        let link = links
+        let (link, _) = links
             .entry(address.clone())
-            .or_insert_with(|| Arc::new(self.start(address, map)));
+            .or_insert_with(|| (Arc::new(self.start(address, map)), Instant::now()));
         Arc::clone(link)
     }
 
@@ -222,19 +239,21 @@ impl Shared {
                     self.view.lock().reason = reason;
                 }
             }
-            if self.is_in_trouble() {
-                sleep(BETWEEN_LOOKS_IN_TROUBLE).await;
-            } else {
-                // Doubts that come many at once are about the same.
-                let _ = timeout(BETWEEN_LOOKS, self.doubt.notified()).await;
-                sleep(BETWEEN_LOOKS_IN_TROUBLE / 4).await;
+            if !self.is_in_trouble() {
+                let _ = timeout(jittered(BETWEEN_LOOKS), self.doubt.notified()).await;
             }
+            // Doubts that come many at once are about the same.
+            sleep(jittered(BETWEEN_LOOKS_IN_TROUBLE)).await;
         }
     }
 
     fn is_in_trouble(&self) -> bool {
         let view = self.view.lock();
-        view.links.is_empty() || view.links.values().any(|link| !link.link().is_closed())
+        let is_closed = |primary| {
+            let link = view.links.get(primary);
+            link.is_some_and(|(link, _)| link.link().is_closed())
+        };
+        view.links.is_empty() || !view.map.primaries().all(is_closed)
     }
 
     /// Asks every node that is known, all at once: the first answer counts.
@@ -268,9 +287,6 @@ impl Shared {
 
     fn take(&self, map: SlotMap) {
         let mut view = self.view.lock();
-        if *view.map == map {
-            return;
-        }
         let View {
             map: old,
             links,
@@ -278,14 +294,19 @@ impl Shared {
         } = &mut *view;
         reason.clear();
         let gone: Vec<_> = links
-            .extract_if(|address, _| map.primaries().all(|primary| primary != address))
+            .extract_if(|address, (_, made)| {
+                made.elapsed() > LONGEST_OFF_THE_MAP && map.primaries().all(|primary| primary != address)
+            })
             .collect();
         for primary in map.primaries() {
             if !links.contains_key(primary) {
-                links.insert(primary.clone(), Arc::new(self.start(primary, &map)));
+                let link = Arc::new(self.start(primary, &map));
+                links.insert(primary.clone(), (link, Instant::now()));
             }
         }
-        *old = Arc::new(map);
+        if **old != map {
+            *old = Arc::new(map);
+        }
         drop(view);
         drop(gone);
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisResult, Value};
 
-use super::sentinel;
 use super::target::RedisTarget;
 use super::url::Layout;
+use super::{meaning, sentinel};
 
 pub(super) use super::url::Address;
 
@@ -78,7 +78,7 @@ pub(super) async fn open(client: &Client) -> Result<MultiplexedConnection, Strin
     let attempt = client.get_multiplexed_async_connection_with_config(&config);
     match tokio::time::timeout(CONNECTING, attempt).await {
         Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => Err(meaning::explained(&error)),
         Err(_) => Err(format!("no connection within {CONNECTING:?}")),
     }
 }

@@ -85,8 +85,8 @@ impl Heartbeat {
                         self.instances.heard(self.heard.note(alive));
                         beaten();
                     }
-                    Ok(Err((Meaning::Elsewhere { address: there, .. }, _))) => {
-                        address = there;
+                    Ok(Err((Meaning::Elsewhere { host, port, .. }, _))) => {
+                        address = address.told(&host, port);
                         break;
                     }
                     Ok(Err((_, reason))) => return reason,

@@ -70,7 +70,10 @@ impl Link {
             let mut state = self.state.lock();
             state.breaker.begin().map_err(|kept| match kept {
                 Kept::Open => Failure::lost(state.reason.clone()),
-                Kept::Full => Failure::lost(String::from("as many calls are under way as may be")),
+                Kept::Full => Failure {
+                    meaning: Meaning::Full,
+                    reason: String::from("as many calls are under way as may be"),
+                },
             })?;
             state.waiting.push_back(Waiting { request, answer });
         }
@@ -97,6 +100,7 @@ impl Link {
             Meaning::NoScript
             | Meaning::Elsewhere { .. }
             | Meaning::Split
+            | Meaning::Full
             | Meaning::Refused
             | Meaning::Down
             | Meaning::Abandon => StoreError::Refused { reason },
@@ -195,11 +199,11 @@ impl Link {
                 None
             }
             Err(failure) => match failure.meaning {
-                Meaning::NoScript | Meaning::Elsewhere { .. } | Meaning::Split => None,
+                Meaning::NoScript | Meaning::Elsewhere { .. } | Meaning::Split | Meaning::Full => None,
                 Meaning::Refused | Meaning::Late => {
-                    let mut state = self.state.lock();
-                    if state.breaker.fail() {
-                        state.reason.clone_from(&failure.reason);
+                    let opens = self.state.lock().breaker.fail();
+                    if opens {
+                        self.open(failure.reason.clone());
                         self.opened.notify_one();
                     }
                     None
@@ -231,9 +235,13 @@ async fn run(
         return connect::call(connection, &command).await;
     }
     let mut both = redis::pipe();
-    both.cmd("ASKING").ignore().add_command(command);
-    let (value,) = both.query_async(connection).await?;
-    Ok(value)
+    both.cmd("ASKING").add_command(command);
+    // What the server says to the second. Of a pipeline's errors the library keeps no more than the text.
+    match connection.send_packed_commands(&both, 1, 1).await?.pop() {
+        Some(Value::ServerError(error)) => Err(error.into()),
+        Some(value) => Ok(value),
+        None => Ok(Value::Nil),
+    }
 }
 
 /// A call that counts as under way until its caller has its answer or has given up.

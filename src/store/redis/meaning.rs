@@ -2,17 +2,17 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::url::Address;
-
 /// What follows from an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Nothing ran: the server does not know the script. It has to go with the call.
     NoScript,
     /// Nothing ran: these keys are served there, for good or, while they are on their way, for this once.
-    Elsewhere { address: Address, for_once: bool },
+    Elsewhere { host: String, port: u16, for_once: bool },
     /// Nothing ran, and it is not the server's fault: keys of one slot lie on two servers for a moment.
     Split,
+    /// Nothing was sent: as many calls are under way as may be.
+    Full,
     /// Nothing was charged: the server is there and will not.
     Refused,
     /// Nothing was charged: it will not for a while, and asking on is of no use.
@@ -58,16 +58,15 @@ impl Meaning {
 }
 
 fn elsewhere(place: &str, for_once: bool) -> Meaning {
-    let Some((host, port)) = place.rsplit_once(':') else {
-        return Meaning::Refused;
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match port.parse() {
-        Ok(port) if !host.is_empty() => Meaning::Elsewhere {
-            address: Address::Tcp(host.to_owned(), port),
+    let parts = place.rsplit_once(':');
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match parts {
+        Some((host, port)) => Meaning::Elsewhere {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port,
             for_once,
         },
-        _ => Meaning::Refused,
+        None => Meaning::Refused,
     }
 }
 
@@ -143,13 +142,16 @@ mod tests {
     #[test]
     fn redirections_say_where() {
         let elsewhere = |host: &str, port, for_once| Meaning::Elsewhere {
-            address: Address::Tcp(host.to_owned(), port),
+            host: host.to_owned(),
+            port,
             for_once,
         };
         check("MOVED 3999 127.0.0.1:6381", &elsewhere("127.0.0.1", 6381, false));
         check("ASK 3999 cache-b:6381", &elsewhere("cache-b", 6381, true));
         check("MOVED 3999 ::1:6381", &elsewhere("::1", 6381, false));
-        check("MOVED 3999 :6381", &Meaning::Refused);
+        check("MOVED 3999 :6381", &elsewhere("", 6381, false));
+        check("MOVED 3999 ?:6381", &elsewhere("?", 6381, false));
+        check("MOVED 3999 nowhere", &Meaning::Refused);
     }
 
     #[test]

@@ -135,13 +135,16 @@ impl Store for Redis {
             return Ok(group::decide(group, now, &mut Reply::nothing(now)));
         }
         let started = Instant::now();
-        let budget = self.budget.min(
-            deadline
-                .saturating_duration_since(started)
-                .saturating_sub(WAY_BACK),
-        );
+        let left = deadline
+            .saturating_duration_since(started)
+            .saturating_sub(WAY_BACK);
+        let budget = self.budget.min(left);
         let answer = tokio::time::timeout(budget, self.ask(group, now)).await;
-        let answer = answer.unwrap_or(Err(StoreError::Timeout { budget }));
+        let answer = answer.unwrap_or(Err(if left < self.budget {
+            StoreError::Impatient { left }
+        } else {
+            StoreError::Timeout { budget }
+        }));
         self.observer
             .asked(started.elapsed(), answer.as_ref().map(|_| ()));
         let decisions = answer?;

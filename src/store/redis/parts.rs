@@ -64,36 +64,44 @@ pub(super) struct Undo<'a> {
     pub(super) checks: Vec<Check<'a>>,
 }
 
-/// What all `replies`, one for each of `parts`, say together about `group`, and what follows for some of them.
+/// What is known of a group once each of its parts has answered or failed.
+pub(super) struct Settled<'a> {
+    /// The decisions; none when a part that failed might have refused. One that did refuse speaks for the group, whatever the
+    /// others would say.
+    pub(super) decisions: Option<Decisions>,
+    /// What parts took in vain.
+    pub(super) undone: Vec<Undo<'a>>,
+}
+
+/// What `replies`, one for each of `parts` that has answered, say together about `group`, and what follows for some of
+/// them.
 pub(super) fn settle<'a>(
     group: &Group<'a>,
     parts: &[Part<'a>],
-    replies: &mut [Reply],
-) -> (Decisions, Vec<Undo<'a>>) {
-    let alone: Vec<Decisions> = parts
+    replies: &mut [Option<Reply>],
+) -> Settled<'a> {
+    let alone: Vec<Option<Decisions>> = parts
         .iter()
         .zip(replies.iter_mut())
         .map(|(part, reply)| {
+            let reply = reply.as_mut()?;
             let checks = part.asked();
-            group::decide(
-                &Group {
-                    checks: &checks,
-                    ..*group
-                },
-                reply.now,
-                reply,
-            )
+            let part = Group {
+                checks: &checks,
+                ..*group
+            };
+            Some(group::decide(&part, reply.now, reply))
         })
         .collect();
-    let refused = group::refuses(parts.iter().zip(&alone).flat_map(|(part, decisions)| {
-        let bindings = part.checks.iter().map(|check| check.binding);
-        bindings.zip(decisions.checks.iter().map(|decision| decision.verdict))
-    }));
+    let refused = is_refused(parts, &alone);
     let mut undone = Vec::new();
-    let mut decisions: Vec<Option<Decision>> = vec![None; group.checks.len()];
+    let mut decisions = vec![Decision::NOT_ASKED; group.checks.len()];
     let mut unreadable = 0;
     for ((part, reply), alone) in parts.iter().zip(replies).zip(&alone) {
-        if refused && !alone.refused {
+        let (Some(reply), Some(alone)) = (reply, alone) else {
+            continue;
+        };
+        if refused != Some(false) && !alone.refused {
             let checks = taken(part, alone, reply);
             if !checks.is_empty() {
                 undone.push(Undo {
@@ -106,19 +114,33 @@ pub(super) fn settle<'a>(
             checks: &part.checks,
             ..*group
         };
-        let decided = group::decide_part(&checks, refused, reply.now, reply);
+        let decided = group::decide_part(&checks, refused.unwrap_or(true), reply.now, reply);
         unreadable += decided.unreadable;
         for (place, decision) in part.places.iter().zip(decided.checks) {
-            decisions[*place] = Some(decision);
+            decisions[*place] = decision;
         }
     }
-    let decisions = Decisions {
-        checks: decisions.into_iter().flatten().collect(),
+    let decisions = refused.map(|refused| Decisions {
+        checks: decisions.into(),
         refused,
         degraded: None,
         unreadable,
-    };
-    (decisions, undone)
+    });
+    Settled { decisions, undone }
+}
+
+/// Whether the group is refused; unknown while nobody refuses and a part is missing. Quotas refuse only all together.
+fn is_refused(parts: &[Part<'_>], alone: &[Option<Decisions>]) -> Option<bool> {
+    let answered = parts.iter().zip(alone).flat_map(|(part, decisions)| {
+        let decisions = decisions.iter().flat_map(|decisions| &decisions.checks);
+        part.checks.iter().zip(decisions)
+    });
+    let fates = answered.map(|(check, decision)| (check.binding, decision.verdict));
+    if alone.iter().all(Option::is_some) {
+        return Some(group::refuses(fates));
+    }
+    let refuses = |(binding, verdict)| binding == Binding::Always && verdict == Verdict::OverLimit;
+    fates.into_iter().any(refuses).then_some(true)
 }
 
 /// What `part`, which passed by itself, was charged for the sake of the group.

@@ -102,11 +102,7 @@ fn address_of(node: &Value, asked: &Address) -> Option<Address> {
         Value::Nil => "",
         _ => return None,
     };
-    let host = match (named, asked) {
-        ("" | "?", Address::Tcp(host, _)) => host.clone(),
-        (named, _) => named.to_owned(),
-    };
-    Some(Address::Tcp(host, u16::try_from(*port).ok()?))
+    Some(asked.told(named, u16::try_from(*port).ok()?))
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Supervisor {
 
 /// A quarter shorter to a quarter longer than `pause`, so that instances which lost a store together do not come back to
 /// it together.
-fn jittered(pause: Duration) -> Duration {
+pub(super) fn jittered(pause: Duration) -> Duration {
     let share = u32::try_from(random() % 512).unwrap_or_default();
     pause * (768 + share) / 1024
 }

@@ -43,6 +43,17 @@ pub(super) enum Address {
     Unix(PathBuf),
 }
 
+impl Address {
+    /// The server at `host` and `port`, as the one here tells of it: by nothing or a question mark it means its own host.
+    pub(super) fn told(&self, host: &str, port: u16) -> Self {
+        let host = match (host, self) {
+            ("" | "?", Self::Tcp(own, _)) => own,
+            (host, _) => host,
+        };
+        Self::Tcp(host.to_owned(), port)
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -184,7 +195,8 @@ impl fmt::Display for RedisUrl {
         write!(f, "redis{tls}{kind}://")?;
         match (&self.user, &self.password) {
             (None, None) => {}
-            (user, None) => write!(f, "{}@", user.as_deref().unwrap_or_default())?,
+            // May be a password that lacks its colon.
+            (Some(_), None) => f.write_str("***@")?,
             (user, Some(_)) => write!(f, "{}:***@", user.as_deref().unwrap_or_default())?,
         }
         match &self.layout {
@@ -304,6 +316,7 @@ mod tests {
         check("redis://10.0.0.1:7000/3", Ok("redis://10.0.0.1:7000/3"));
         check("redis://:p%23a%40%25@h", Ok("redis://:***@h:6379/0"));
         check("redis://limiter:secret@h:1", Ok("redis://limiter:***@h:1/0"));
+        check("redis://secret@h:1", Ok("redis://***@h:1/0"));
         check(
             "rediss-cluster://u:s@a:1,b",
             Ok("rediss-cluster://u:***@a:1,b:6379"),

@@ -25,7 +25,7 @@ pub(super) const LONGEST_WITH_GIVE_BACKS: Micros = Micros::SECOND;
 /// What is known to be refused: 65 536 refusals at most, of 64 bytes each. Forgetting one is always safe.
 ///
 /// Each is found by a 128-bit hash of its counter's key and holds for the limit's numbers as they were, so an edited
-/// limit, or another plan, is not refused by it.
+/// limit, or another plan, is not refused by it, and a reload need not drop any.
 pub struct Refusals {
     started: Instant,
     secret: SecretHash,

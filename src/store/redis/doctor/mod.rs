@@ -34,6 +34,8 @@ const ODD_DIFFERENCE: Duration = Duration::from_secs(1);
 pub struct Inspection {
     /// Where it is.
     pub endpoint: String,
+    /// Whether it could be examined.
+    pub is_reached: bool,
     /// What it says of itself, if it may be asked.
     pub info: Option<Info>,
     /// How long it took to answer, if it did.
@@ -93,6 +95,7 @@ impl Doctor<'_> {
             let answer = sentinel::primary(self.target, std::slice::from_ref(sentinel), master).await;
             inspections.push(Inspection {
                 endpoint: format!("{sentinel} (sentinel)"),
+                is_reached: answer.is_ok(),
                 findings: answer.err().map(Finding::bites).into_iter().collect(),
                 ..Inspection::default()
             });
@@ -141,6 +144,7 @@ impl Doctor<'_> {
             Ok(Err(reason)) => Some(reason),
             Err(_) => Some(format!("no answer within {:?}", 10 * CONNECTING)),
         };
+        inspection.is_reached = failed.is_none();
         inspection.findings.extend(failed.map(Finding::bites));
         inspection
     }

@@ -22,7 +22,7 @@ fn ask_apart(
     later: Micros,
 ) -> Decisions {
     let parts = of(group);
-    let mut replies: Vec<Reply> = parts
+    let mut replies: Vec<Option<Reply>> = parts
         .iter()
         .map(|part| {
             let checks = part.asked();
@@ -30,10 +30,10 @@ fn ask_apart(
                 checks: &checks,
                 ..*group
             };
-            kept.ask(&asked, clock(part.slot))
+            Some(kept.ask(&asked, clock(part.slot)))
         })
         .collect();
-    let (decisions, undone) = settle(group, &parts, &mut replies);
+    let Settled { decisions, undone } = settle(group, &parts, &mut replies);
     for undo in undone {
         let back = Group {
             checks: &undo.checks,
@@ -41,7 +41,7 @@ fn ask_apart(
         };
         kept.ask(&back, clock(undo.slot).plus(later));
     }
-    decisions
+    decisions.expect("what all parts say is known")
 }
 
 fn limit(algorithm: Algorithm, count: u32, unit: Unit) -> Limit {
@@ -311,8 +311,9 @@ fn what_a_part_took_for_a_group_that_another_refuses_is_taken_back_by_its_own_cl
         parts.iter().map(|part| &part.places[..]).collect::<Vec<_>>(),
         [&[0, 2, 3][..], &[1]]
     );
-    let mut replies = [Reply::nothing(at(START)), Reply::nothing(at(START + 9))];
-    let (decisions, undone) = settle(&group, &parts, &mut replies);
+    let mut replies = [at(START), at(START + 9)].map(|now| Some(Reply::nothing(now)));
+    let Settled { decisions, undone } = settle(&group, &parts, &mut replies);
+    let decisions = decisions.expect("what all parts say is known");
     assert!(decisions.refused);
     assert_eq!(
         decisions
@@ -384,4 +385,55 @@ fn counters_that_cannot_be_read_are_counted_once() {
     let mut kept = kept(&counters, &[true, false, true]);
     let settled = ask_apart(&mut kept, &group, |_| at(START), Micros::ZERO);
     assert_eq!(settled.unreadable, 2);
+}
+
+/// Three parts, of which the first has room, the second none, and the third quotas.
+fn of_three(binding: Binding, failed: usize) -> (Option<Decisions>, Vec<u16>) {
+    let three = limit(Algorithm::FixedWindow, 3, Unit::Minute);
+    let none = limit(Algorithm::FixedWindow, 0, Unit::Minute);
+    let check = |key, limit, binding| Check {
+        key,
+        limit,
+        hits: Hits::Take(1),
+        binding,
+        charge: Charge::AllOrNothing,
+        on_store_failure: OnStoreFailure::Local,
+    };
+    let checks = [
+        check(b"{a}room", &three, Binding::Always),
+        check(b"{b}none", &none, binding),
+        check(b"{c}room", &three, Binding::Always),
+    ];
+    let group = Group {
+        checks: &checks,
+        longest_wait: Micros::ZERO,
+        compat: false,
+    };
+    let parts = of(&group);
+    let reply = |place| (place != failed).then(|| Reply::nothing(at(START)));
+    let mut replies: Vec<_> = (0..parts.len()).map(reply).collect();
+    let Settled { decisions, undone } = settle(&group, &parts, &mut replies);
+    (decisions, undone.iter().map(|undo| undo.slot).collect())
+}
+
+#[test]
+fn one_that_refuses_speaks_for_a_group_of_which_another_failed() {
+    let (decisions, undone) = of_three(Binding::Always, 2);
+    let decisions = decisions.expect("it is refused, whatever the third would say");
+    assert!(decisions.refused);
+    assert_eq!(decisions.checks[2], Decision::NOT_ASKED);
+    assert_eq!(undone, [slot_of(b"{a}room")]);
+}
+
+#[test]
+fn what_others_took_is_taken_back_where_one_failed_that_might_have_refused() {
+    for binding in [Binding::Always, Binding::Never, Binding::WithAllQuotas] {
+        let (decisions, undone) = of_three(binding, 1);
+        assert_eq!(decisions, None, "{binding:?}");
+        assert_eq!(undone, [slot_of(b"{a}room"), slot_of(b"{c}room")], "{binding:?}");
+    }
+    // Quotas that are spent refuse only all together, and the third might have one.
+    let (decisions, undone) = of_three(Binding::WithAllQuotas, 2);
+    assert_eq!(decisions, None);
+    assert_eq!(undone, [slot_of(b"{a}room")]);
 }
