@@ -118,7 +118,7 @@ impl Fault {
         assert!(!printed.contains("this is a bug"), "{}: {printed}", self.name);
         // It says that something is wrong, not how often.
         let lines = printed.lines().count();
-        assert!(lines < 50, "{}: {lines} lines", self.name);
+        assert!(lines < 50 || record.is_noise(), "{}: {lines} lines", self.name);
     }
 
     fn print(&self, record: &Record, [late, degraded]: [usize; 2], admitted: &str) {
