@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::codec::Reply;
@@ -80,16 +80,17 @@ impl Cluster {
         Self { shared, task }
     }
 
-    /// Decides `group`, whose parts are asked at once. Nothing is asked of anybody while a node that is needed cannot be.
+    /// Decides `group`, whose parts are asked at once. Nothing is asked of anybody while a node that is needed cannot be. What
+    /// is taken back is taken back also where nobody waits for it; who does finds counters as they are left.
     pub(super) async fn decide(
         &self,
         group: &Group<'_>,
         now: Option<Timestamp>,
-    ) -> Result<Decisions, StoreError> {
+    ) -> Result<(Decisions, Option<TakenBack>), StoreError> {
         let parts = parts::of(group);
         if let [part] = &parts[..] {
             let mut reply = self.shared.ask(part.slot, Request::new(group, now)).await?;
-            return Ok(group::decide(group, reply.now, &mut reply));
+            return Ok((group::decide(group, reply.now, &mut reply), None));
         }
         for part in &parts {
             self.shared.must_be_closed(part.slot)?;
@@ -112,18 +113,16 @@ impl Cluster {
             .map(|answer| answer.map_err(|error| failure.get_or_insert(error)).ok())
             .collect();
         let Settled { decisions, undone } = parts::settle(group, &parts, &mut replies);
-        if !undone.is_empty() {
-            self.take_back(group, &undone, now);
-        }
+        let taken_back = (!undone.is_empty()).then(|| self.take_back(group, &undone, now));
         match (decisions, failure) {
-            (Some(decisions), _) => Ok(decisions),
+            (Some(decisions), _) => Ok((decisions, taken_back)),
             (None, Some(error)) => Err(error),
             (None, None) => unreachable!("what all parts say is known"),
         }
     }
 
-    /// Takes back what parts of a group took in vain. Nobody waits for it: the answer is known.
-    fn take_back(&self, group: &Group<'_>, undone: &[Undo<'_>], now: Option<Timestamp>) {
+    /// Takes back what parts of a group took in vain.
+    fn take_back(&self, group: &Group<'_>, undone: &[Undo<'_>], now: Option<Timestamp>) -> TakenBack {
         let request = |undo: &Undo<'_>| {
             let part = Group {
                 checks: &undo.checks,
@@ -139,9 +138,12 @@ impl Cluster {
                 .map(|(slot, request)| shared.ask(slot, request));
             // What cannot be taken back stays charged, as after any call whose outcome is unknown.
             let _ = join_all(asked).await;
-        });
+        })
     }
 }
+
+/// Ends when what was taken in vain is back, or cannot be had.
+pub(super) type TakenBack = JoinHandle<()>;
 
 impl Drop for Cluster {
     fn drop(&mut self) {

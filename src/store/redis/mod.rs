@@ -25,7 +25,7 @@ mod url;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::cluster::Cluster;
+use self::cluster::{Cluster, TakenBack};
 use self::codec::Reply;
 use self::connect::Whereabouts;
 pub use self::doctor::{Doctor, Finding, Info, Inspection};
@@ -109,13 +109,17 @@ impl Redis {
         }
     }
 
-    async fn ask(&self, group: &Group<'_>, now: Timestamp) -> Result<Decisions, StoreError> {
+    async fn ask(
+        &self,
+        group: &Group<'_>,
+        now: Timestamp,
+    ) -> Result<(Decisions, Option<TakenBack>), StoreError> {
         let now = (self.time == TimeSource::Caller).then_some(now);
         match &self.servers {
             Servers::One(server) => {
                 let link = server.link();
                 match link.ask(Request::new(group, now)).await {
-                    Ok(mut reply) => Ok(group::decide(group, reply.now, &mut reply)),
+                    Ok(mut reply) => Ok((group::decide(group, reply.now, &mut reply), None)),
                     Err(failure) => Err(link.error(failure)),
                 }
             }
@@ -147,7 +151,11 @@ impl Store for Redis {
         }));
         self.observer
             .asked(started.elapsed(), answer.as_ref().map(|_| ()));
-        let decisions = answer?;
+        let (decisions, taken_back) = answer?;
+        if let Some(taken_back) = taken_back {
+            // The answer is known, whatever becomes of that.
+            let _ = tokio::time::timeout(budget.saturating_sub(started.elapsed()), taken_back).await;
+        }
         if decisions.unreadable > 0 {
             self.observer.unreadable(decisions.unreadable);
         }

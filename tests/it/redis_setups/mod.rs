@@ -1,6 +1,7 @@
 //! Redis as it is found: behind passwords and TLS, with few rights, old and new, as a cluster and with sentinels.
 
 mod cluster;
+mod groups;
 mod sentinels;
 mod tls;
 
