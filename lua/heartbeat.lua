@@ -8,7 +8,11 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+local removed = redis.pcall('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+if type(removed) == 'table' and string.sub(removed.err, 1, 9) == 'WRONGTYPE' then
+  -- Somebody else's, under a name of ours.
+  redis.call('DEL', KEYS[1])
+end
 -- A clock that was set back would keep alive for long what it heard before.
 redis.call('ZREMRANGEBYSCORE', KEYS[1], now + ARGV[2], '+inf')
 redis.call('ZADD', KEYS[1], now, ARGV[1])

@@ -1,7 +1,8 @@
 //! From what was typed about a Redis to what connects to it.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::store::redis::{Certificates, Credentials, RedisTarget, RedisUrl};
@@ -70,8 +71,8 @@ pub fn target(args: &StoreArgs) -> Result<Option<Arc<RedisTarget>>, Vec<String>>
     };
     let mut file = |flag: &str, path: &Option<PathBuf>| {
         let path = path.as_ref()?;
-        fs::read(path)
-            .map_err(|error| mistakes.push(format!("--{flag}: cannot read {}: {error}", path.display())))
+        read(path)
+            .map_err(|mistake| mistakes.push(format!("--{flag}: {mistake}")))
             .ok()
     };
     let password = file("store-password-file", &args.store_password_file);
@@ -104,8 +105,27 @@ pub fn target(args: &StoreArgs) -> Result<Option<Arc<RedisTarget>>, Vec<String>>
         .map_err(|error| vec![format!("--store: {error}")])
 }
 
+/// A file that holds something, and no more than a certificate or a password is.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    const LARGEST: u64 = 1 << 20;
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot read {shown}: {error}"))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!("{shown} is larger than anything that belongs there"));
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Err(format!("{shown} is empty"));
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
 
     use super::*;
@@ -136,6 +156,28 @@ mod tests {
             .join("\n");
         assert!(mistakes.contains("give it once"), "{mistakes}");
         assert!(!mistakes.contains("hunter2"), "{mistakes}");
+    }
+
+    #[test]
+    fn files_that_cannot_be_what_they_are_for_are_mistakes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).expect("written");
+            path.to_str().expect("a path").to_owned()
+        };
+        let (empty, noise) = (file("empty", b" \n"), file("noise", b"no certificate"));
+        let huge = file("huge", &vec![b'x'; (1 << 20) + 1]);
+        for (flag, path, word) in [
+            ("--store-password-file", &empty, "is empty"),
+            ("--store-password-file", &huge, "is larger"),
+            ("--store-ca", &noise, "no certificate"),
+        ] {
+            let mistakes = parsed(&["--store=rediss://h", flag, path])
+                .expect_err("a mistake")
+                .concat();
+            assert!(mistakes.contains(word), "{flag} {path}: {mistakes}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use super::doctor;
 use super::settings::{Settings, StoreSettings};
 use crate::domain::check::Group;
@@ -112,16 +114,24 @@ impl Stores {
             Notice::Reset => refusals.forget_all(),
             Notice::Reload => hints.ask(),
         };
+        // Nothing is listened to that has not answered as a Redis does.
+        let answered = Arc::new(Notify::new());
+        let is_redis = Arc::clone(&answered);
         let beaten = move || {
+            answered.notify_one();
             if speaks_for_all {
                 standby.store_answered();
             }
+        };
+        let told = async move {
+            is_redis.notified().await;
+            notices.run(heard, warn_of_no_notices).await
         };
         Box::pin(async move {
             tokio::select! {
                 () = main => {}
                 never = heartbeat.run(beaten, warn_of_silence) => match never {},
-                never = notices.run(heard, say_no_notices) => match never {},
+                never = told => match never {},
                 never = examined => match never {},
             }
         })
@@ -136,8 +146,12 @@ fn warn_of_silence(reason: &str) {
     );
 }
 
-fn say_no_notices(reason: &str) {
-    tracing::debug!(reason, "no notices from other instances");
+fn warn_of_no_notices(reason: &str) {
+    tracing::warn!(
+        reason,
+        "other instances' notices do not arrive: what they are given back is seen here when it would be anyway, and a reload \
+         is not passed on"
+    );
 }
 
 /// Which stores decide.

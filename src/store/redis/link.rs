@@ -38,7 +38,7 @@ struct State {
     breaker: Breaker,
     waiting: VecDeque<Waiting>,
     /// Why it is not asked.
-    reason: String,
+    why: Failure,
 }
 
 impl Link {
@@ -52,7 +52,7 @@ impl Link {
             state: Mutex::new(State {
                 breaker: Breaker::new(),
                 waiting: VecDeque::new(),
-                reason: String::from("not connected yet"),
+                why: Failure::lost(String::from("not connected yet")),
             }),
             work: Notify::new(),
             opened: Notify::new(),
@@ -69,7 +69,7 @@ impl Link {
         {
             let mut state = self.state.lock();
             state.breaker.begin().map_err(|kept| match kept {
-                Kept::Open => Failure::lost(state.reason.clone()),
+                Kept::Open => state.why.clone(),
                 Kept::Full => Failure {
                     meaning: Meaning::Full,
                     reason: String::from("as many calls are under way as may be"),
@@ -85,7 +85,7 @@ impl Link {
 
     /// Why it is not asked.
     pub(super) fn lost(&self) -> Failure {
-        Failure::lost(self.state.lock().reason.clone())
+        self.state.lock().why.clone()
     }
 
     /// What `failure` is to a caller.
@@ -117,12 +117,16 @@ impl Link {
         self.state.lock().breaker.is_closed()
     }
 
-    /// Asks no more, for `reason`. What waits gets that answer.
-    pub(super) fn open(&self, reason: String) {
+    /// Asks no more, and says `why`. What waits gets that answer.
+    pub(super) fn open(&self, why: Failure) {
         let given_up = {
             let mut state = self.state.lock();
             state.breaker.open();
-            state.reason = reason;
+            state.why = match why.meaning {
+                // Whoever is not let through waits for nothing, and is charged nothing.
+                Meaning::Late => Failure::lost(why.reason),
+                _ => why,
+            };
             std::mem::take(&mut state.waiting)
         };
         drop(given_up);
@@ -203,18 +207,18 @@ impl Link {
                 Meaning::Refused | Meaning::Late => {
                     let opens = self.state.lock().breaker.fail();
                     if opens {
-                        self.open(failure.reason.clone());
+                        self.open(failure.clone());
                         self.opened.notify_one();
                     }
                     None
                 }
                 Meaning::Down => {
-                    self.open(failure.reason.clone());
+                    self.open(failure.clone());
                     self.opened.notify_one();
                     None
                 }
                 Meaning::Abandon | Meaning::Lost => {
-                    self.open(failure.reason.clone());
+                    self.open(failure.clone());
                     Some(failure.reason.clone())
                 }
             },

@@ -81,9 +81,26 @@ pub(super) fn explained(error: &RedisError) -> String {
             "this server belongs to a cluster: --store redis-cluster://HOST:PORT"
         }
         (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => "this server is a replica now",
-        _ => return error.to_string(),
+        _ => return shown(&error.to_string()),
     };
-    format!("{error} ({hint})")
+    format!("{} ({hint})", shown(&error.to_string()))
+}
+
+/// The most of a server's words that is shown.
+const MOST_SHOWN: usize = 200;
+
+/// A server's words on one line, cut where they are long.
+pub(super) fn shown(words: &str) -> String {
+    let mut shown: String = words
+        .trim()
+        .chars()
+        .take(MOST_SHOWN)
+        .flat_map(char::escape_debug)
+        .collect();
+    if words.trim().chars().nth(MOST_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -152,6 +169,14 @@ mod tests {
         check("MOVED 3999 :6381", &elsewhere("", 6381, false));
         check("MOVED 3999 ?:6381", &elsewhere("?", 6381, false));
         check("MOVED 3999 nowhere", &Meaning::Refused);
+    }
+
+    #[test]
+    fn what_a_server_says_stands_on_one_line_of_bounded_length() {
+        assert_eq!(shown("ERR no\r\n"), "ERR no");
+        assert_eq!(shown("one\ntwo"), "one\\ntwo");
+        assert_eq!(shown(&"x".repeat(MOST_SHOWN)).chars().count(), MOST_SHOWN);
+        assert_eq!(shown(&"x".repeat(5_000_000)).chars().count(), MOST_SHOWN + 1);
     }
 
     #[test]

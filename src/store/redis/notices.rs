@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::meaning::shown;
 use super::target::RedisTarget;
 use super::url::{Address, Layout};
 use crate::store::key::Keys;
@@ -105,19 +106,25 @@ impl Notices {
         (notices, Teller(teller))
     }
 
-    /// Sends what is left to be sent, and tells `heard` what others say, until it is dropped.
-    /// Why there is no connection is told to `troubled`.
+    /// Sends what is left to be sent, and tells `heard` what others say, until it is dropped. Why it cannot is told to
+    /// `troubled`, once until it can again.
     pub async fn run(mut self, heard: impl Fn(Notice), troubled: impl Fn(&str)) -> Infallible {
+        let mut was_told = false;
         loop {
-            let reason = self.listen(&heard).await.unwrap_or_else(|reason| reason);
-            troubled(&reason);
+            match self.listen(&heard).await {
+                Ok(()) => was_told = false,
+                Err(reason) if !was_told => {
+                    was_told = true;
+                    troubled(&self.target.without_secrets(&shown(&reason)));
+                }
+                Err(_) => {}
+            }
             sleep(LONGEST_PAUSE).await;
         }
     }
 
-    /// Listens for as long as the client keeps its connection or can make it again. Either way, what comes back is why it
-    /// does not.
-    async fn listen(&mut self, heard: impl Fn(Notice)) -> Result<String, String> {
+    /// Listens for as long as the client keeps its connection or can make it again.
+    async fn listen(&mut self, heard: impl Fn(Notice)) -> Result<(), String> {
         let client = client(&self.target)?;
         let _connection = EndsWith(client.init().await.map_err(|error| error.to_string())?);
         let _subscriptions = EndsWith(client.manage_subscriptions());
@@ -133,10 +140,10 @@ impl Notices {
                     Ok(message) => message.value.as_bytes().and_then(|bytes| Notice::read(bytes, &self.name)).into_iter().for_each(&heard),
                     // Who knows what was said.
                     Err(RecvError::Lagged(_)) => heard(Notice::Reset),
-                    Err(RecvError::Closed) => return Ok(String::from("the client has ended")),
+                    Err(RecvError::Closed) => return Ok(()),
                 },
                 again = reconnections.recv() => match again {
-                    Err(RecvError::Closed) => return Ok(String::from("the client has ended")),
+                    Err(RecvError::Closed) => return Ok(()),
                     // Nor what was said meanwhile.
                     Ok(_) | Err(RecvError::Lagged(_)) => heard(Notice::Reset),
                 },

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::RedisError;
 use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, Value};
 
+use super::codec::Reply;
 use super::connect;
 use super::meaning::Meaning;
 use super::request::Request;
@@ -63,14 +64,22 @@ impl Probe {
         let by_hash = self.request.command("EVALSHA", self.script.hash());
         let started = Instant::now();
         match connect::call(connection, &by_hash).await {
-            Ok(_) => return Ok(started.elapsed()),
+            Ok(answer) => return understood(answer).map(|()| started.elapsed()),
             Err(error) if Meaning::of(&error) == Meaning::NoScript => {}
             Err(error) => return Err(error),
         }
         let with_script = self.request.command("EVAL", self.script.source());
         connect::call(connection, &with_script).await?;
         let started = Instant::now();
-        connect::call(connection, &by_hash).await?;
+        understood(connect::call(connection, &by_hash).await?)?;
         Ok(started.elapsed())
     }
+}
+
+/// Whether it is the script that answers.
+fn understood(answer: Value) -> Result<(), RedisError> {
+    const STRANGE: &str = "an answer that is none of the script's";
+    Reply::read(answer, 1)
+        .map(|_| ())
+        .ok_or_else(|| RedisError::from((ErrorKind::UnexpectedReturnType, STRANGE)))
 }

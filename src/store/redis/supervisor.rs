@@ -11,6 +11,7 @@ use super::connect::{self, Whereabouts};
 use super::link::Link;
 use super::meaning::{self, Meaning};
 use super::probe::Probe;
+use super::request::Failure;
 use super::target::RedisTarget;
 use super::url::Layout;
 use crate::store::{StoreObserver, random};
@@ -94,7 +95,7 @@ impl Supervisor {
         loop {
             let started = Instant::now();
             let reason = self.serve().await.unwrap_or_else(|reason| reason);
-            self.link.open(reason.clone());
+            self.link.open(Failure::lost(reason.clone()));
             if started.elapsed() >= 2 * LONGEST_SILENCE + LONGEST_PAUSE {
                 // It lasted. Whatever else is of no use at once (a replica that takes no writes, a proxy with nobody
                 // behind it) would be made again with every call.
@@ -135,23 +136,26 @@ impl Supervisor {
 
     async fn probe_until_it_decides(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
         loop {
-            let reason = match timeout(LONGEST_SILENCE, self.probe.run(connection)).await {
+            let (meaning, reason) = match timeout(LONGEST_SILENCE, self.probe.run(connection)).await {
                 Ok(Ok(took)) if took <= self.budget => return Ok(()),
-                Ok(Ok(took)) => format!(
-                    "it takes {took:?}, longer than the {:?} that a call may take",
-                    self.budget
-                ),
+                Ok(Ok(took)) => {
+                    let reason = format!(
+                        "it takes {took:?}, longer than the {:?} that a call may take",
+                        self.budget
+                    );
+                    (Meaning::Late, reason)
+                }
                 Ok(Err(error)) => match Meaning::of(&error) {
                     Meaning::Abandon | Meaning::Lost => return Err(meaning::explained(&error)),
                     // Of a cluster's node, which tells who serves the counter: it knows its way about.
                     Meaning::Elsewhere { .. } if self.is_node => return Ok(()),
-                    _ => meaning::explained(&error),
+                    meaning => (meaning, meaning::explained(&error)),
                 },
                 Err(_) => return Err(format!("no answer within {LONGEST_SILENCE:?}")),
             };
             self.observer
                 .connection_failed(self.link.endpoint(), &reason, BETWEEN_PROBES);
-            self.link.open(reason);
+            self.link.open(Failure { meaning, reason });
             sleep(jittered(BETWEEN_PROBES)).await;
         }
     }

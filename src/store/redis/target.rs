@@ -8,6 +8,9 @@ use redis::{
     TlsCertificates,
 };
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
 use super::url::{Address, Layout, RedisUrl};
 
 /// A user and a password, either of which may be missing. Prints without the password.
@@ -112,6 +115,22 @@ impl RedisTarget {
             certificates,
             sentinel,
         };
+        for (pem, what) in [
+            (target.certificates.root_cert.as_ref(), "authority"),
+            (
+                target
+                    .certificates
+                    .client_tls
+                    .as_ref()
+                    .map(|client| &client.client_cert),
+                "client's",
+            ),
+        ] {
+            if pem.is_some_and(|pem| CertificateDer::pem_slice_iter(pem).next().is_none()) {
+                let what = format!("there is no certificate in the file with the {what}");
+                return Err(RedisTargetError::Certificates(what));
+            }
+        }
         // Read now, so that a file that is none is told of at the start.
         target
             .node(&Address::Tcp(String::from("localhost"), 1))
@@ -132,6 +151,18 @@ impl RedisTarget {
     /// Who sentinels are told that it is.
     pub(super) const fn sentinel_credentials(&self) -> &Credentials {
         &self.sentinel
+    }
+
+    /// `text`, which may repeat what was sent, without passwords.
+    pub(super) fn without_secrets(&self, text: &str) -> String {
+        let passwords = [&self.user.password, &self.sentinel.password];
+        let passwords = passwords
+            .into_iter()
+            .flatten()
+            .filter(|password| !password.is_empty());
+        passwords.fold(text.to_owned(), |text, password| {
+            text.replace(password.as_str(), "***")
+        })
     }
 
     pub(super) const fn certificates(&self) -> &TlsCertificates {

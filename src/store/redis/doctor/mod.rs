@@ -139,10 +139,10 @@ impl Doctor<'_> {
             ..Inspection::default()
         };
         let looking = self.examine_one(address, map, &mut inspection);
-        let failed = match timeout(10 * CONNECTING, looking).await {
+        let failed = match timeout(3 * CONNECTING, looking).await {
             Ok(Ok(())) => None,
             Ok(Err(reason)) => Some(reason),
-            Err(_) => Some(format!("no answer within {:?}", 10 * CONNECTING)),
+            Err(_) => Some(format!("no answer within {:?}", 3 * CONNECTING)),
         };
         inspection.is_reached = failed.is_none();
         inspection.findings.extend(failed.map(Finding::bites));
@@ -161,7 +161,7 @@ impl Doctor<'_> {
         inspection.findings.extend(match &inspection.info {
             Some(info) => info.findings(map.is_some()),
             None => vec![Finding::note(String::from(
-                "its user may not run INFO, so its version and what it drops when it is full are not known here",
+                "INFO may not be asked for, so its version and what it drops when it is full are not known here",
             ))],
         });
         let way = round_trip(&mut connection).await.map_err(told)?;
@@ -211,6 +211,12 @@ impl Doctor<'_> {
         // Of a key for probes, text from end to end.
         let key = String::from_utf8_lossy(&self.keys.probe(0)).into_owned();
         let missing = rights::missing(connection, &key, &self.keys.channel(), is_node).await?;
+        if !missing.unknown.is_empty() {
+            inspection.findings.push(Finding::bites(format!(
+                "these commands are disabled here or have another name: {}",
+                missing.unknown.join(", ")
+            )));
+        }
         let user = self.target.user().unwrap_or("default");
         if let Some(grant) = missing.grant(user, self.prefix) {
             inspection.findings.push(Finding::bites(format!(
@@ -255,6 +261,7 @@ fn permitted<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> 
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => Ok(None),
+        Err(error) if rights::is_unknown(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

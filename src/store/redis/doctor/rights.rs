@@ -37,12 +37,14 @@ pub(super) struct Missing {
     pub(super) keys: bool,
     /// Channels with our prefix.
     pub(super) channels: bool,
+    /// Commands that nobody may use here: disabled, or under another name.
+    pub(super) unknown: Vec<&'static str>,
 }
 
 impl Missing {
     /// The command that grants it to `user`, who is to use keys that start with `prefix`; none when nothing is missing.
     pub(super) fn grant(&self, user: &str, prefix: &str) -> Option<String> {
-        if *self == Self::default() {
+        if self.commands.is_empty() && !self.keys && !self.channels {
             return None;
         }
         let keys = if self.keys {
@@ -111,6 +113,11 @@ pub(super) async fn missing(
     Ok(missing)
 }
 
+/// Whether a server says that it has no such command.
+pub(super) fn is_unknown(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(_)) && error.to_string().contains("unknown command")
+}
+
 impl Missing {
     fn note(&mut self, right: &'static str, error: Option<RedisError>) -> RedisResult<()> {
         let Some(error) = error else { return Ok(()) };
@@ -125,6 +132,10 @@ impl Missing {
                 } else if !self.commands.contains(&right) {
                     self.commands.push(right);
                 }
+                Ok(())
+            }
+            _ if is_unknown(&error) => {
+                self.unknown.push(right);
                 Ok(())
             }
             // Whatever else it says, it would have run it.
@@ -144,6 +155,7 @@ mod tests {
             commands: vec!["time", "pexpire"],
             keys: true,
             channels: true,
+            unknown: Vec::new(),
         };
         assert_eq!(
             missing.grant("limiter", "rl").as_deref(),
