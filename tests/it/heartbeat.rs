@@ -74,3 +74,14 @@ fn one_that_cannot_be_heard_says_so_once() {
     let mut alone = Comporta::serve_text(POLICY, &["--store", &format!("redis://127.0.0.1:{port}")]);
     alone.wait_for_line("no heartbeat reaches Redis");
 }
+
+#[test]
+fn what_somebody_else_left_in_its_place_is_replaced() {
+    let redis = Redis::start();
+    let one = Comporta::serve_text(POLICY, &["--store", &redis.url()]);
+    wait_until_heard(&one, 1);
+    let () = redis.ask(&["SET", "comporta:1:{instances}", "x"]);
+    let other = Comporta::serve_text(POLICY, &["--store", &redis.url()]);
+    wait_until_heard(&other, 2);
+    wait_until_heard(&one, 2);
+}

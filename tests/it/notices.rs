@@ -159,3 +159,44 @@ fn a_reload_that_is_asked_of_one_is_asked_of_all() {
     one.hang_up();
     other.wait_for_line("in force already");
 }
+
+#[test]
+fn what_a_server_repeats_of_a_password_is_not_logged() {
+    let redis = Setup::default()
+        .password("hunter2")
+        .with(&["--rename-command", "HELLO", ""])
+        .start();
+    let mut comporta = Comporta::serve_text(POLICY, &["--store", &redis.url(), "--log-level", "trace"]);
+    comporta.wait_for_line("notices do not arrive");
+    let printed = comporta.printed();
+    assert!(!printed.contains("hunter2"), "{printed}");
+}
+
+#[test]
+fn a_server_that_is_no_redis_brings_nobody_down() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer_with_nested_lists(stream));
+        }
+    });
+    let comporta = Comporta::serve_text(POLICY, &["--store", &format!("redis://{address}")]);
+    let client = comporta.client();
+    assert!(client.admits("edge", "client=a"));
+    // Long enough for every part of it to have tried.
+    poll("a second attempt", || {
+        (comporta.printed().matches("Parse").count() > 0).then_some(())
+    });
+    assert!(client.admits("edge", "client=a"));
+}
+
+/// A list in a list in a list, deeper than any stack.
+fn answer_with_nested_lists(mut stream: std::net::TcpStream) {
+    use std::io::{Read as _, Write as _};
+    let mut asked = [0; 1024];
+    if stream.read(&mut asked).is_ok() {
+        let _ = stream.write_all("*1\r\n".repeat(20_000).as_bytes());
+        let _ = stream.read(&mut asked);
+    }
+}
