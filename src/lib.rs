@@ -37,7 +37,8 @@
 //! 3. Never more is admitted than the algorithm promises, on any interleaving, on any store. A layer that relaxes it
 //!    states its bound. Across failures and edits: one budget more per loss of the store's memory, per change into
 //!    degraded mode, and per edit that starts a counter afresh.
-//! 4. A refused group charges nothing, but for what is charged whatever the verdict and calls whose outcome is unknown.
+//! 4. A refused group charges nothing, but for what is charged whatever the verdict, calls whose outcome is unknown, and
+//!    what others can see between the parts of a group in several slots of a cluster.
 //! 5. Counter keys are injective. No state lives without an end.
 //! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
 //!    allocates next to nothing.
@@ -82,6 +83,16 @@
 //!   one that it allows not at all, but that it keeps other quotas from refusing. So the embedded store decides what is
 //!   left as any group, and a denied request charges nothing. A limit of zero needs no store: it refuses whatever the
 //!   choice.
+//! * Across an outage, what the shared store admits keeps a limit's promise over any interval, and what each instance admits
+//!   by itself keeps that of its share. Together they can admit more than one budget on top of the promise where much comes
+//!   back in the time: both refill, and while only some instances are cut off, both serve.
+//! * A cluster is routed here and not by its library: each node has a breaker of its own, and nothing is sent again but what
+//!   a node says that it has not run. A group of which one part refuses is refused, also where another part failed; where
+//!   none refuses and one failed, what the others took is taken back and the group counts as failed.
+//! * What is given back between parts names the moment it was taken: a window that has ended, or a mark that newer ones
+//!   stand on, is left as it is.
+//! * A caller that waits less than a call may take says nothing about the store by going away: its calls are decided without
+//!   the store, and are no outage.
 //! * The ceiling of a process without its store counts requests and not hits, for it protects what is behind. It is one
 //!   more check of the group, so what is refused takes no room below it; a look sees it and takes none.
 //! * What refuses a caller for want of the store is a problem of the type `temporary-reduced-capacity`, without the figures

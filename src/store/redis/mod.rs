@@ -1,6 +1,9 @@
 //! The shared store: one atomic script per group, counted by the store's own clock.
 //!
-//! [`link`] is the way to one server, [`supervisor`] keeps it connected and asks its [`breaker`]'s questions.
+//! `link` is the way to one server: what waits for it goes in one call, and a `breaker` says whether it is asked at all.
+//! `supervisor` keeps it connected and probes it while it is not asked. `cluster` has a link to each node and puts a group
+//! together whose counters lie in several slots (`parts`). Beside decisions, each over a connection of its own: `heartbeat`,
+//! `notices`, and the `doctor`.
 
 mod breaker;
 mod cluster;

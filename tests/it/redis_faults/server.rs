@@ -107,6 +107,37 @@ fn out_of_memory() {
 }
 
 #[test]
+fn busy_with_a_script_of_somebody_else() {
+    let server = Setup::default().with(&["--lua-time-limit", "50"]).start();
+    let (comporta, load) = loaded(&server.url());
+    let mut connection = server.connect();
+    let script = thread::spawn(move || {
+        let endless = redis::cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut connection);
+        assert!(endless.is_err(), "it was killed");
+    });
+    load.go_on_for(Duration::from_secs(2));
+    let () = server.ask(&["SCRIPT", "KILL"]);
+    script.join().expect("it ends");
+    let record = load.until_recovered();
+    Fault::new("busy with another's script").check(&comporta, &record);
+}
+
+#[test]
+fn loading_what_it_had_saved() {
+    let server = Setup::default()
+        .with(&["--enable-debug-command", "local"])
+        .with(&["--loading-process-events-interval-bytes", "1024"])
+        .start();
+    let (comporta, load) = loaded(&server.url());
+    let () = server.ask(&["DEBUG", "POPULATE", "1000", "filler", "100"]);
+    // Microseconds for each key: two seconds for all.
+    let () = server.ask(&["CONFIG", "SET", "key-load-delay", "2000"]);
+    let () = server.ask(&["DEBUG", "RELOAD"]);
+    let record = load.until_recovered();
+    Fault::new("loading for 2 s").check(&comporta, &record);
+}
+
+#[test]
 fn there_only_after_a_while() {
     let mut redis = Redis::start();
     redis.kill();
