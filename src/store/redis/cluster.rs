@@ -30,8 +30,11 @@ use crate::store::StoreError;
 /// How often the map is looked at when nothing speaks against it.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// How often it is while something does: a failover takes its time.
-const BETWEEN_LOOKS_IN_TROUBLE: Duration = Duration::from_millis(200);
+/// How soon it is while something does: a failover takes its time. Each further look is twice as far off.
+const FIRST_LOOK_IN_TROUBLE: Duration = Duration::from_millis(200);
+
+/// How far off at most, where it lasts: how late at most a node that has taken over is found.
+const LAST_LOOKS_IN_TROUBLE: Duration = Duration::from_secs(1);
 
 /// How long a link is kept at least, though the map does not show where it leads: a node that slots are moving to has none of
 /// its own before the first has come.
@@ -229,23 +232,23 @@ impl Shared {
     }
 
     async fn follow(self: Arc<Self>) {
+        let mut pause = FIRST_LOOK_IN_TROUBLE;
         loop {
             match self.look().await {
                 Ok(map) => self.take(map),
                 Err(reason) => {
-                    self.links.observer().connection_failed(
-                        &self.links.endpoint(),
-                        &reason,
-                        BETWEEN_LOOKS_IN_TROUBLE,
-                    );
+                    let observer = self.links.observer();
+                    observer.connection_failed(&self.links.endpoint(), &reason, pause);
                     self.view.lock().reason = reason;
                 }
             }
             if !self.is_in_trouble() {
+                pause = FIRST_LOOK_IN_TROUBLE;
                 let _ = timeout(jittered(BETWEEN_LOOKS), self.doubt.notified()).await;
             }
             // Doubts that come many at once are about the same.
-            sleep(jittered(BETWEEN_LOOKS_IN_TROUBLE)).await;
+            sleep(jittered(pause)).await;
+            pause = (2 * pause).min(LAST_LOOKS_IN_TROUBLE);
         }
     }
 

@@ -112,7 +112,10 @@ fn busy_with_a_script_of_somebody_else() {
     let (comporta, load) = loaded(&server.url());
     let mut connection = server.connect();
     let script = thread::spawn(move || {
-        let endless = redis::cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut connection);
+        let endless = redis::cmd("EVAL")
+            .arg("while true do end")
+            .arg(0)
+            .query::<()>(&mut connection);
         assert!(endless.is_err(), "it was killed");
     });
     load.go_on_for(Duration::from_secs(2));
