@@ -14,13 +14,14 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::codec::Reply;
-use super::connect::{self, Address, CONNECTING, Whereabouts};
+use super::connect::{self, Address, CONNECTING};
 use super::links::{Links, probe_key_of};
 use super::meaning::Meaning;
 use super::parts::{self, Settled, Undo};
 use super::request::{Failure, Request};
 use super::slots::SlotMap;
 use super::supervisor::{Supervised, jittered};
+use super::url::Layout;
 use crate::decide::group;
 use crate::domain::check::Group;
 use crate::domain::time::Timestamp;
@@ -60,7 +61,7 @@ struct Shared {
 
 #[derive(Default)]
 struct View {
-    map: Arc<SlotMap>,
+    map: SlotMap,
     /// Each with the moment it was made: to where a node sends on, before the map shows it.
     links: HashMap<Address, (Arc<Supervised>, Instant)>,
     /// Why there is no map.
@@ -228,7 +229,7 @@ impl Shared {
     fn start(&self, address: &Address, map: &SlotMap) -> Supervised {
         let probe = probe_key_of(&self.links.keys, address, Some(map));
         self.links
-            .start(address.to_string(), Whereabouts::Known(address.clone()), &probe)
+            .start(address.to_string(), Layout::Single(address.clone()), &probe)
     }
 
     async fn follow(self: Arc<Self>) {
@@ -237,7 +238,7 @@ impl Shared {
             match self.look().await {
                 Ok(map) => self.take(map),
                 Err(reason) => {
-                    let observer = self.links.observer();
+                    let observer = &self.links.observer;
                     observer.connection_failed(&self.links.endpoint(), &reason, pause);
                     self.view.lock().reason = reason;
                 }
@@ -286,7 +287,7 @@ impl Shared {
     }
 
     async fn look_from(&self, node: &Address) -> Result<SlotMap, String> {
-        let mut connection = connect::to(self.links.target(), node).await?;
+        let mut connection = connect::to(&self.links.target, node).await?;
         SlotMap::ask(&mut connection, node).await
     }
 
@@ -309,9 +310,7 @@ impl Shared {
                 links.insert(primary.clone(), (link, Instant::now()));
             }
         }
-        if **old != map {
-            *old = Arc::new(map);
-        }
+        *old = map;
         drop(view);
         drop(gone);
     }

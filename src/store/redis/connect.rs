@@ -14,34 +14,12 @@ pub(super) use super::url::Address;
 /// How long an attempt may take: one that fell into a fault must not outlast it for long.
 pub(super) const CONNECTING: Duration = Duration::from_secs(1);
 
-/// Where a server is.
-#[derive(Clone, Debug)]
-pub(super) enum Whereabouts {
-    /// There.
-    Known(Address),
-    /// Where these sentinels say.
-    AskSentinels { sentinels: Vec<Address>, master: String },
-}
-
-impl Whereabouts {
-    /// The address now.
-    ///
-    /// # Errors
-    /// When nobody knows.
-    pub(super) async fn find(&self, target: &RedisTarget) -> Result<Address, String> {
-        match self {
-            Self::Known(address) => Ok(address.clone()),
-            Self::AskSentinels { sentinels, master } => sentinel::primary(target, sentinels, master).await,
-        }
-    }
-}
-
-/// A server of `target`, whichever answers: of a cluster, some node.
+/// Where a server of `layout` is now: the one there is, the one that sentinels name, or whichever node answers.
 ///
 /// # Errors
-/// When none does.
-pub(super) async fn any_node(target: &RedisTarget) -> Result<Address, String> {
-    match target.layout() {
+/// When nobody knows, or none does.
+pub(super) async fn find(layout: &Layout, target: &RedisTarget) -> Result<Address, String> {
+    match layout {
         Layout::Single(address) => Ok(address.clone()),
         Layout::Sentinel { sentinels, master } => sentinel::primary(target, sentinels, master).await,
         Layout::Cluster(seeds) => {
@@ -83,12 +61,35 @@ pub(super) async fn open(client: &Client) -> Result<MultiplexedConnection, Strin
     }
 }
 
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// As one that has the keys.
+    Plain,
+    /// As one that the keys are on their way to: `ASKING` goes before the call.
+    Asking,
+}
+
 /// Runs `command` over `connection`.
 ///
 /// # Errors
 /// What the server said instead of an answer, or how the connection ended.
-pub(super) async fn call(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
-    match connection.send_packed_command(command).await? {
+pub(super) async fn call(
+    connection: &mut MultiplexedConnection,
+    entry: Entry,
+    command: Cmd,
+) -> RedisResult<Value> {
+    let answer = match entry {
+        Entry::Plain => connection.send_packed_command(&command).await?,
+        Entry::Asking => {
+            let mut both = redis::pipe();
+            both.cmd("ASKING").add_command(command);
+            // What the server says to the second. Of a pipeline's errors the library keeps no more than the text.
+            let answers = connection.send_packed_commands(&both, 1, 1).await?;
+            answers.into_iter().next().unwrap_or(Value::Nil)
+        }
+    };
+    match answer {
         Value::ServerError(error) => Err(error.into()),
         value => Ok(value),
     }

@@ -10,8 +10,9 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tokio::time::{sleep, timeout};
 
-use super::connect::{self, CONNECTING};
-use super::meaning::{self, Meaning};
+use super::connect::{self, CONNECTING, Entry};
+use super::meaning::Meaning;
+use super::request::Failure;
 use super::script::Script;
 use super::target::RedisTarget;
 use crate::store::instances::Instances;
@@ -69,7 +70,7 @@ impl Heartbeat {
     }
 
     async fn beat_until_it_fails(&mut self, beaten: impl Fn()) -> String {
-        let mut address = match connect::any_node(&self.target).await {
+        let mut address = match connect::find(self.target.layout(), &self.target).await {
             Ok(address) => address,
             Err(reason) => return reason,
         };
@@ -85,11 +86,13 @@ impl Heartbeat {
                         self.instances.heard(self.heard.note(alive));
                         beaten();
                     }
-                    Ok(Err((Meaning::Elsewhere { host, port, .. }, _))) => {
-                        address = address.told(&host, port);
-                        break;
-                    }
-                    Ok(Err((_, reason))) => return reason,
+                    Ok(Err(failure)) => match failure.meaning {
+                        Meaning::Elsewhere { host, port, .. } => {
+                            address = address.told(&host, port);
+                            break;
+                        }
+                        _ => return failure.reason,
+                    },
                     Err(_) => return format!("no answer within {CONNECTING:?}"),
                 }
                 sleep(BETWEEN_BEATS).await;
@@ -98,24 +101,20 @@ impl Heartbeat {
         format!("sent on from node to node, last to {address}")
     }
 
-    async fn beat(&self, connection: &mut MultiplexedConnection) -> Result<u32, (Meaning, String)> {
+    async fn beat(&self, connection: &mut MultiplexedConnection) -> Result<u32, Failure> {
         let command = |name: &str, script: &str| {
             let mut command = redis::cmd(name);
             command.arg(script).arg(1).arg(&self.key[..]).arg(&self.name);
             command.arg(u64::try_from(LIFETIME.as_millis()).unwrap_or(u64::MAX));
             command
         };
-        let mut answer = connect::call(connection, &command("EVALSHA", self.script.hash())).await;
-        if answer
-            .as_ref()
-            .is_err_and(|error| Meaning::of(error) == Meaning::NoScript)
-        {
-            answer = connect::call(connection, &command("EVAL", self.script.source())).await;
-        }
-        match answer {
-            Ok(Value::Int(alive)) => Ok(u32::try_from(alive).unwrap_or(u32::MAX)),
-            Ok(_) => Err((Meaning::Refused, String::from("an answer that is no number"))),
-            Err(error) => Err((Meaning::of(&error), meaning::explained(&error))),
+        match self.script.run(connection, Entry::Plain, command).await {
+            Ok((Value::Int(alive), _)) => Ok(u32::try_from(alive).unwrap_or(u32::MAX)),
+            Ok(_) => Err(Failure {
+                meaning: Meaning::Refused,
+                reason: String::from("an answer that is no number"),
+            }),
+            Err(error) => Err(Failure::of(&error)),
         }
     }
 }

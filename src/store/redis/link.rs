@@ -14,8 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::breaker::{Breaker, Kept};
 use super::codec::Reply;
-use super::connect;
-use super::meaning::{self, Meaning};
+use super::meaning::Meaning;
 use super::request::{Batch, Failure, Request, Waiting};
 use super::script::Script;
 use crate::store::{StoreError, StoreObserver};
@@ -130,6 +129,7 @@ impl Link {
             std::mem::take(&mut state.waiting)
         };
         drop(given_up);
+        self.opened.notify_one();
     }
 
     /// Asks again.
@@ -170,10 +170,7 @@ impl Link {
     async fn send(&self, mut connection: MultiplexedConnection, batch: Batch) -> (Batch, Outcome) {
         let outcome = match tokio::time::timeout(self.budget, self.run(&mut connection, &batch)).await {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(Failure {
-                meaning: Meaning::of(&error),
-                reason: meaning::explained(&error),
-            }),
+            Ok(Err(error)) => Err(Failure::of(&error)),
             Err(_) => Err(Failure {
                 meaning: Meaning::Late,
                 reason: format!("no answer within {:?}", self.budget),
@@ -183,15 +180,12 @@ impl Link {
     }
 
     async fn run(&self, connection: &mut MultiplexedConnection, batch: &Batch) -> RedisResult<Value> {
-        let by_hash = batch.command("EVALSHA", self.script.hash());
-        match run(connection, batch, by_hash).await {
-            Err(error) if Meaning::of(&error) == Meaning::NoScript => {
-                // Nothing ran. The script goes with the call, and stays.
-                self.observer.script_sent(&self.endpoint);
-                run(connection, batch, batch.command("EVAL", self.script.source())).await
-            }
-            answer => answer,
+        let command = |name: &str, script: &str| batch.command(name, script);
+        let (value, was_sent) = self.script.run(connection, batch.entry(), command).await?;
+        if was_sent {
+            self.observer.script_sent(&self.endpoint);
         }
+        Ok(value)
     }
 
     /// Hands out what came, and draws the conclusions: the reason for which the connection is of no more use, if so.
@@ -208,13 +202,11 @@ impl Link {
                     let opens = self.state.lock().breaker.fail();
                     if opens {
                         self.open(failure.clone());
-                        self.opened.notify_one();
                     }
                     None
                 }
                 Meaning::Down => {
                     self.open(failure.clone());
-                    self.opened.notify_one();
                     None
                 }
                 Meaning::Abandon | Meaning::Lost => {
@@ -229,24 +221,6 @@ impl Link {
 }
 
 type Outcome = Result<Value, Failure>;
-
-async fn run(
-    connection: &mut MultiplexedConnection,
-    batch: &Batch,
-    command: redis::Cmd,
-) -> RedisResult<Value> {
-    if !batch.is_asking() {
-        return connect::call(connection, &command).await;
-    }
-    let mut both = redis::pipe();
-    both.cmd("ASKING").add_command(command);
-    // What the server says to the second. Of a pipeline's errors the library keeps no more than the text.
-    match connection.send_packed_commands(&both, 1, 1).await?.pop() {
-        Some(Value::ServerError(error)) => Err(error.into()),
-        Some(value) => Ok(value),
-        None => Ok(Value::Nil),
-    }
-}
 
 /// A call that counts as under way until its caller has its answer or has given up.
 struct UnderWay<'a>(&'a Link);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::{Address, Whereabouts};
+use super::connect::Address;
 use super::link::Link;
 use super::probe::Probe;
 use super::script::Script;
 use super::slots::{SLOTS, SlotMap, slot_of};
 use super::supervisor::Supervised;
 use super::target::RedisTarget;
+use super::url::Layout;
 use crate::store::StoreObserver;
 use crate::store::key::Keys;
 
@@ -33,8 +34,8 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// A link to the server at `whereabouts`, which is told of as `endpoint`. It is probed in the counter `probe`.
-    pub(super) fn start(&self, endpoint: String, whereabouts: Whereabouts, probe: &[u8]) -> Supervised {
+    /// A link to the one server of `layout`, which is told of as `endpoint`. It is probed in the counter `probe`.
+    pub(super) fn start(&self, endpoint: String, layout: Layout, probe: &[u8]) -> Supervised {
         let probe = Probe::new(Arc::clone(&self.script), probe);
         let link = Link::new(
             endpoint,
@@ -45,25 +46,15 @@ impl Links {
         Supervised::start(
             link,
             Arc::clone(&self.target),
-            whereabouts,
+            layout,
             probe,
             self.budget,
             Arc::clone(&self.observer),
         )
     }
 
-    /// What they lead to.
-    pub(super) const fn target(&self) -> &Arc<RedisTarget> {
-        &self.target
-    }
-
     /// What they lead to, for a person to read.
     pub(super) fn endpoint(&self) -> String {
         self.target.url().endpoint()
-    }
-
-    /// Who hears what happens.
-    pub(super) fn observer(&self) -> &dyn StoreObserver {
-        self.observer.as_ref()
     }
 }

@@ -30,7 +30,6 @@ use std::time::{Duration, Instant};
 
 use self::cluster::{Cluster, TakenBack};
 use self::codec::Reply;
-use self::connect::Whereabouts;
 pub use self::doctor::{Doctor, Finding, Info, Inspection};
 pub use self::heartbeat::Heartbeat;
 use self::links::Links;
@@ -92,17 +91,9 @@ impl Redis {
             budget,
             observer: Arc::clone(&observer),
         };
-        let one = |whereabouts| {
-            Servers::One(Arc::new(links.start(
-                links.endpoint(),
-                whereabouts,
-                &keys.probe(0),
-            )))
-        };
         let servers = match target.layout().clone() {
-            Layout::Single(address) => one(Whereabouts::Known(address)),
-            Layout::Sentinel { sentinels, master } => one(Whereabouts::AskSentinels { sentinels, master }),
             Layout::Cluster(seeds) => Servers::Cluster(Arc::new(Cluster::start(seeds, links))),
+            one => Servers::One(Arc::new(links.start(links.endpoint(), one, &keys.probe(0)))),
         };
         Self {
             servers,

@@ -7,8 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, Value};
 
 use super::codec::Reply;
-use super::connect;
-use super::meaning::Meaning;
+use super::connect::Entry;
 use super::request::Request;
 use super::script::Script;
 use crate::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
@@ -61,18 +60,14 @@ impl Probe {
     /// # Errors
     /// What the server said instead, or how the connection ended.
     pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> Result<Duration, RedisError> {
-        let by_hash = self.request.command("EVALSHA", self.script.hash());
-        let started = Instant::now();
-        match connect::call(connection, &by_hash).await {
-            Ok(answer) => return understood(answer).map(|()| started.elapsed()),
-            Err(error) if Meaning::of(&error) == Meaning::NoScript => {}
-            Err(error) => return Err(error),
+        let command = |name: &str, script: &str| self.request.command(name, script);
+        let mut started = Instant::now();
+        let (mut answer, was_sent) = self.script.run(connection, Entry::Plain, command).await?;
+        if was_sent {
+            started = Instant::now();
+            (answer, _) = self.script.run(connection, Entry::Plain, command).await?;
         }
-        let with_script = self.request.command("EVAL", self.script.source());
-        connect::call(connection, &with_script).await?;
-        let started = Instant::now();
-        understood(connect::call(connection, &by_hash).await?)?;
-        Ok(started.elapsed())
+        understood(answer).map(|()| started.elapsed())
     }
 }
 

@@ -1,11 +1,12 @@
 //! Groups on their way to the script, alone or several in one call.
 
-use redis::Cmd;
+use redis::{Cmd, RedisError};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::codec::{self, CHECK, Reply};
-use super::meaning::Meaning;
+use super::connect::Entry;
+use super::meaning::{self, Meaning};
 use crate::domain::check::Group;
 use crate::domain::time::Timestamp;
 
@@ -107,6 +108,14 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// What `error` is to a call.
+    pub(super) fn of(error: &RedisError) -> Self {
+        Self {
+            meaning: Meaning::of(error),
+            reason: meaning::explained(error),
+        }
+    }
+
     /// There is no way to the server, for `reason`.
     pub(super) const fn lost(reason: String) -> Self {
         Self {
@@ -163,9 +172,12 @@ impl Batch {
         self.groups.len()
     }
 
-    /// Whether keys in it are on their way to another server.
-    pub(super) fn is_asking(&self) -> bool {
-        self.groups.first().is_some_and(|first| first.request.asking)
+    /// How the server is to be spoken to.
+    pub(super) fn entry(&self) -> Entry {
+        match self.groups.first() {
+            Some(first) if first.request.asking => Entry::Asking,
+            _ => Entry::Plain,
+        }
     }
 
     /// The call: `name` runs `script` over all groups.

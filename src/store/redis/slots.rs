@@ -3,7 +3,7 @@
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
-use super::connect;
+use super::connect::{self, Entry};
 use super::meaning;
 use super::url::Address;
 
@@ -40,7 +40,7 @@ impl SlotMap {
     pub(super) async fn ask(connection: &mut MultiplexedConnection, asked: &Address) -> Result<Self, String> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        let answer = connect::call(connection, &command)
+        let answer = connect::call(connection, Entry::Plain, command)
             .await
             .map_err(|error| meaning::explained(&error))?;
         Self::read(&answer, asked)

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connect::{self, Whereabouts};
+use super::connect;
 use super::link::Link;
 use super::meaning::{self, Meaning};
 use super::probe::Probe;
@@ -48,7 +48,7 @@ impl Supervised {
     pub(super) fn start(
         link: Arc<Link>,
         target: Arc<RedisTarget>,
-        whereabouts: Whereabouts,
+        layout: Layout,
         probe: Probe,
         budget: Duration,
         observer: Arc<dyn StoreObserver>,
@@ -57,7 +57,7 @@ impl Supervised {
             link: Arc::clone(&link),
             is_node: matches!(target.layout(), Layout::Cluster(_)),
             target,
-            whereabouts,
+            layout,
             probe,
             budget,
             observer,
@@ -81,7 +81,7 @@ impl Drop for Supervised {
 struct Supervisor {
     link: Arc<Link>,
     target: Arc<RedisTarget>,
-    whereabouts: Whereabouts,
+    layout: Layout,
     probe: Probe,
     budget: Duration,
     /// Whether it belongs to a cluster.
@@ -111,7 +111,7 @@ impl Supervisor {
 
     /// Connects and uses the connection for as long as it is of use. Either way, what comes back is why it is not.
     async fn serve(&self) -> Result<String, String> {
-        let address = self.whereabouts.find(&self.target).await?;
+        let address = connect::find(&self.layout, &self.target).await?;
         let connection = connect::to(&self.target, &address).await?;
         Ok(tokio::select! {
             reason = self.link.send_over(connection.clone()) => reason,
@@ -178,7 +178,7 @@ impl Supervisor {
                 Err(_) => return format!("no answer within {LONGEST_SILENCE:?}"),
             }
             if pings % PINGS_BETWEEN_LOOKS == 0
-                && let Ok(now) = self.whereabouts.find(&self.target).await
+                && let Ok(now) = connect::find(&self.layout, &self.target).await
                 && now != *address
             {
                 return format!("the primary is {now} now");

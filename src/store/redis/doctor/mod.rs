@@ -11,7 +11,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::timeout;
 
 pub use self::info::Info;
-use super::connect::{self, Address, CONNECTING};
+use super::connect::{self, Address, CONNECTING, Entry};
 use super::links::probe_key_of;
 use super::meaning::{self, Meaning};
 use super::probe::Probe;
@@ -249,7 +249,7 @@ async fn round_trip(connection: &mut MultiplexedConnection) -> Result<Duration, 
     let mut ways = [Duration::ZERO; PINGS];
     for way in &mut ways {
         let started = Instant::now();
-        permitted(connect::call(connection, &redis::cmd("PING")).await)?;
+        permitted(connect::call(connection, Entry::Plain, redis::cmd("PING")).await)?;
         *way = started.elapsed();
     }
     ways.sort_unstable();

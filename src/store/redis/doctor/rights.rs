@@ -3,7 +3,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 
-use super::super::connect;
+use super::super::connect::{self, Entry};
 
 /// Every right that is needed, by what uses it without leaving anything behind. `K` stands for a key of ours.
 const USES: [(&str, &[&str]); 16] = [
@@ -91,24 +91,36 @@ pub(super) async fn missing(
                 None => command.arg(argument),
             };
         }
-        missing.note(right, connect::call(connection, &command).await.err())?;
+        missing.note(
+            right,
+            connect::call(connection, Entry::Plain, command).await.err(),
+        )?;
         if right == "rpush" {
             let mut command = redis::cmd("DEL");
             command.arg(format!("{key}L"));
-            missing.note("del", connect::call(connection, &command).await.err())?;
+            missing.note(
+                "del",
+                connect::call(connection, Entry::Plain, command).await.err(),
+            )?;
         }
     }
     let mut command = redis::cmd("PUBLISH");
     // Nobody is told anything by that. Who may not publish is taken not to be allowed to subscribe.
     command.arg(channel).arg("");
-    missing.note("publish", connect::call(connection, &command).await.err())?;
+    missing.note(
+        "publish",
+        connect::call(connection, Entry::Plain, command).await.err(),
+    )?;
     if missing.commands.contains(&"publish") {
         missing.commands.push("subscribe");
     }
     if is_node {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        missing.note("cluster|slots", connect::call(connection, &command).await.err())?;
+        missing.note(
+            "cluster|slots",
+            connect::call(connection, Entry::Plain, command).await.err(),
+        )?;
     }
     Ok(missing)
 }
