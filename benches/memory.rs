@@ -11,15 +11,13 @@ mod support;
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use comporta::domain::check::Group;
 use comporta::domain::limit::Algorithm;
 use comporta::domain::time::{Micros, Timestamp};
-use comporta::store::fallback::Degradation;
+use comporta::store::StoreObserver;
 use comporta::store::memory::Memory;
 use comporta::store::redis::{codec, script};
-use comporta::store::{StoreError, StoreObserver};
 
 use self::support::{Server, key, limit, take};
 
@@ -47,16 +45,7 @@ const ALGORITHMS: [Algorithm; 4] = [
 
 struct Silent;
 
-impl StoreObserver for Silent {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: &Degradation<'_>) {}
-    fn overflowed(&self) {}
-    fn refused_from_memory(&self) {}
-}
+impl StoreObserver for Silent {}
 
 /// Kilobytes that a line of this process's status says.
 fn status(name: &str) -> usize {

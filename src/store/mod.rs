@@ -80,24 +80,24 @@ impl StoreError {
     }
 }
 
-/// Is told what happens inside a store, so that it needs to know no metrics.
+/// Is told what happens inside a store, so that it needs to know no metrics. What it does not listen to passes by.
 pub trait StoreObserver: Send + Sync + 'static {
     /// A call to the shared store ended, well or not.
-    fn asked(&self, took: Duration, outcome: Result<(), &StoreError>);
+    fn asked(&self, _took: Duration, _outcome: Result<(), &StoreError>) {}
     /// The shared store decides.
-    fn connected(&self, endpoint: &str);
-    /// The shared store does not decide, for want of a connection or by its own word; it is tried again after `pause`.
-    fn connection_failed(&self, endpoint: &str, reason: &str, pause: Duration);
+    fn connected(&self, _endpoint: &str) {}
+    /// The shared store does not decide, for want of a connection or by its own word; it is tried again after the pause.
+    fn connection_failed(&self, _endpoint: &str, _reason: &str, _pause: Duration) {}
     /// A server did not know the script, which was sent along with a call.
-    fn script_sent(&self, endpoint: &str);
+    fn script_sent(&self, _endpoint: &str) {}
     /// Counters held something unreadable and were taken as empty.
-    fn unreadable(&self, counters: u32);
+    fn unreadable(&self, _counters: u32) {}
     /// Groups are decided without the shared store from now on, or no longer.
-    fn degraded(&self, change: &Degradation<'_>);
+    fn degraded(&self, _change: &Degradation<'_>) {}
     /// A full store sends new counters to their rule's overflow counter.
-    fn overflowed(&self);
+    fn overflowed(&self) {}
     /// A group was refused by what is known already, without the shared store.
-    fn refused_from_memory(&self);
+    fn refused_from_memory(&self) {}
 }
 
 /// The operating system's randomness, by way of the standard library's own hash seeds: two or more cannot be guessed.

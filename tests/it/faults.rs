@@ -10,9 +10,8 @@ use comporta::domain::limit::{Algorithm, Limit, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::Timestamp;
 use comporta::domain::verdict::{Decision, Verdict};
-use comporta::store::fallback::Degradation;
 use comporta::store::redis::TimeSource;
-use comporta::store::{Store, StoreError, StoreObserver};
+use comporta::store::{Store, StoreObserver};
 
 use crate::harness::comporta::{Client, Comporta, admitted, request};
 use crate::harness::process::PATIENCE;
@@ -173,16 +172,9 @@ async fn calls_of_one_pipeline_do_not_overwrite_each_other() {
 struct Unreadable(AtomicU32);
 
 impl StoreObserver for Unreadable {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
     fn unreadable(&self, counters: u32) {
         self.0.fetch_add(counters, Ordering::SeqCst);
     }
-    fn degraded(&self, _: &Degradation<'_>) {}
-    fn overflowed(&self) {}
-    fn refused_from_memory(&self) {}
 }
 
 #[tokio::test]

@@ -145,11 +145,6 @@ mod tests {
     struct Notes(Mutex<Vec<String>>);
 
     impl StoreObserver for Notes {
-        fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-        fn connected(&self, _: &str) {}
-        fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-        fn script_sent(&self, _: &str) {}
-        fn unreadable(&self, _: u32) {}
         fn degraded(&self, change: &Degradation<'_>) {
             self.0.lock().push(match change {
                 Degradation::Began { error, again } => format!("{} {again}", error.kind()),
@@ -161,8 +156,6 @@ mod tests {
                 } => format!("no {reason} {lasted:?} {decided} {undecided}"),
             });
         }
-        fn overflowed(&self) {}
-        fn refused_from_memory(&self) {}
     }
 
     /// An outage whose clock is moved by hand, in milliseconds.

@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -60,11 +59,6 @@ struct Changes {
 }
 
 impl StoreObserver for Changes {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
     fn degraded(&self, change: &Degradation<'_>) {
         match change {
             Degradation::Began { .. } => &self.began,
@@ -72,8 +66,6 @@ impl StoreObserver for Changes {
         }
         .fetch_add(1, Ordering::Relaxed);
     }
-    fn overflowed(&self) {}
-    fn refused_from_memory(&self) {}
 }
 
 /// An instance whose shared store fails.

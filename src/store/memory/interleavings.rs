@@ -10,20 +10,10 @@ use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
-use crate::store::fallback::Degradation;
 
 struct Silent;
 
-impl StoreObserver for Silent {
-    fn asked(&self, _: std::time::Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: std::time::Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: &Degradation<'_>) {}
-    fn overflowed(&self) {}
-    fn refused_from_memory(&self) {}
-}
+impl StoreObserver for Silent {}
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 

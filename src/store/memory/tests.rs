@@ -1,6 +1,5 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::fixtures::{key, limit};
 use super::*;
@@ -8,7 +7,6 @@ use crate::domain::check::{Binding, Charge, OnStoreFailure};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
-use crate::store::fallback::Degradation;
 
 #[derive(Default)]
 struct Counted {
@@ -16,16 +14,9 @@ struct Counted {
 }
 
 impl StoreObserver for Counted {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: &Degradation<'_>) {}
     fn overflowed(&self) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
     }
-    fn refused_from_memory(&self) {}
 }
 
 fn takes(store: &Memory, keys: &[Vec<u8>], limit: &Limit, now: Timestamp) -> bool {

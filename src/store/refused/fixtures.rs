@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Refusals, Refused};
 use crate::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
@@ -12,7 +12,6 @@ use crate::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
 use crate::domain::verdict::{Decision, Decisions};
-use crate::store::fallback::Degradation;
 use crate::store::memory::Memory;
 use crate::store::{Store, StoreError, StoreObserver};
 
@@ -21,13 +20,6 @@ use crate::store::{Store, StoreError, StoreObserver};
 pub(super) struct Counted(AtomicU64);
 
 impl StoreObserver for Counted {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: &Degradation<'_>) {}
-    fn overflowed(&self) {}
     fn refused_from_memory(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

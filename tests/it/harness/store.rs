@@ -7,26 +7,16 @@ use comporta::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
 use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::{Micros, Timestamp};
-use comporta::store::fallback::Degradation;
 use comporta::store::key::Keys;
 use comporta::store::redis::{Redis, RedisTarget, RedisUrl, TimeSource};
-use comporta::store::{Store, StoreError, StoreObserver};
+use comporta::store::{Store, StoreObserver};
 
 use super::process::PATIENCE;
 
 /// Hears everything and says nothing.
 pub struct Silent;
 
-impl StoreObserver for Silent {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: &Degradation<'_>) {}
-    fn overflowed(&self) {}
-    fn refused_from_memory(&self) {}
-}
+impl StoreObserver for Silent {}
 
 /// The algorithms that answer at once, with no wait to hold a reply for.
 pub const AT_ONCE: [Algorithm; 4] = [

@@ -5,7 +5,7 @@ use crate::domain::check::OnStoreFailure;
 use crate::domain::descriptor::Override;
 use crate::domain::limit::{Algorithm, LimitSpec, Period, Unit};
 use crate::store::StoreObserver;
-use crate::store::fallback::{Degradation, Fallback, Standby};
+use crate::store::fallback::{Fallback, Standby};
 use crate::store::instances::Instances;
 use crate::store::memory::Memory;
 
@@ -52,16 +52,7 @@ impl Store for Gone {
 
 struct Deaf;
 
-impl StoreObserver for Deaf {
-    fn asked(&self, _: Duration, _: Result<(), &StoreError>) {}
-    fn connected(&self, _: &str) {}
-    fn connection_failed(&self, _: &str, _: &str, _: Duration) {}
-    fn script_sent(&self, _: &str) {}
-    fn unreadable(&self, _: u32) {}
-    fn degraded(&self, _: &Degradation<'_>) {}
-    fn overflowed(&self) {}
-    fn refused_from_memory(&self) {}
-}
+impl StoreObserver for Deaf {}
 
 /// A limiter of [`POLICY`] whose store is gone.
 struct Without {
