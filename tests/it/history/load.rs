@@ -5,17 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use comporta::domain::time::Micros;
-use comporta::proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use comporta::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tonic::transport::{Channel, Endpoint};
 
-use super::record::{Call, Outcome, Zero};
+use super::record::{Call, Zero};
 use super::rules::{QUESTIONS, Question, STEADY};
-use crate::harness::comporta::{Comporta, admitted};
-use crate::redis_faults::load::{DEADLINE, degraded};
+use crate::harness::comporta::Comporta;
+use crate::redis_faults::load::ask;
 
 /// Connections to each instance: as many as it has cores, on most machines.
 pub const CONNECTIONS: usize = 2;
@@ -177,27 +175,5 @@ impl Caller {
                 outcome,
             });
         }
-    }
-}
-
-async fn ask(channel: Channel, request: RateLimitRequest) -> Outcome {
-    let mut request = tonic::Request::new(request);
-    request.set_timeout(DEADLINE);
-    match RateLimitServiceClient::new(channel)
-        .should_rate_limit(request)
-        .await
-    {
-        Ok(answer) => {
-            let answer = answer.into_inner();
-            let degraded = degraded(&answer);
-            let headers = &answer.response_headers_to_add;
-            let says_so = headers.iter().any(|header| header.key == "x-comporta-degraded");
-            assert_eq!(says_so, degraded, "{answer:?}");
-            Outcome::Answered {
-                admitted: admitted(&answer),
-                degraded,
-            }
-        }
-        Err(status) => Outcome::Failed(status.to_string()),
     }
 }

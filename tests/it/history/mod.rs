@@ -23,12 +23,12 @@ use comporta::domain::time::Micros;
 
 use self::load::Load;
 use self::promises::{Kept, Mode};
-use self::record::{Call, History, Outcome, Zero};
+use self::record::{Call, History, Zero};
 use self::rules::{RULES, STEADY};
 use self::schedule::{Schedule, Schedules};
 use self::stage::Stage;
 use crate::harness::comporta::Comporta;
-use crate::redis_faults::load::DEADLINE;
+use crate::redis_faults::load::{DEADLINE, Outcome};
 
 const INSTANCES: usize = 3;
 

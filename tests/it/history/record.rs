@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use comporta::domain::time::{Micros, Timestamp};
 
 use super::rules::Question;
+use crate::redis_faults::load::Outcome;
 
 /// A call and its end.
 #[derive(Clone, Debug)]
@@ -19,20 +20,6 @@ pub struct Call {
     pub sent: Micros,
     pub answered: Micros,
     pub outcome: Outcome,
-}
-
-/// What comes of a call.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// A verdict.
-    Answered {
-        /// It may pass.
-        admitted: bool,
-        /// It was decided without the store.
-        degraded: bool,
-    },
-    /// None, in words.
-    Failed(String),
 }
 
 impl Call {

@@ -291,7 +291,8 @@ async fn call(
     }
 }
 
-async fn ask(channel: Channel, question: RateLimitRequest) -> Outcome {
+/// Asks, and waits no longer than a caller does.
+pub async fn ask(channel: Channel, question: RateLimitRequest) -> Outcome {
     let mut question = tonic::Request::new(question);
     question.set_timeout(DEADLINE);
     match RateLimitServiceClient::new(channel)
@@ -300,9 +301,13 @@ async fn ask(channel: Channel, question: RateLimitRequest) -> Outcome {
     {
         Ok(answer) => {
             let answer = answer.into_inner();
+            let degraded = degraded(&answer);
+            let headers = &answer.response_headers_to_add;
+            let says_so = headers.iter().any(|header| header.key == "x-comporta-degraded");
+            assert_eq!(says_so, degraded, "{answer:?}");
             Outcome::Answered {
                 admitted: admitted(&answer),
-                degraded: degraded(&answer),
+                degraded,
             }
         }
         Err(status) => Outcome::Failed(status),

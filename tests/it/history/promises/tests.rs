@@ -1,8 +1,9 @@
 //! Histories that keep the promises, and such that do not.
 
 use super::*;
-use crate::history::record::{Outcome, Span};
+use crate::history::record::Span;
 use crate::history::rules::Question;
+use crate::redis_faults::load::Outcome;
 
 /// Three instances, and nothing yet.
 fn history() -> History {
@@ -207,6 +208,6 @@ fn a_call_that_is_larger_than_a_share_is_one_call_more() {
 #[test]
 fn calls_without_an_answer_admit_nothing() {
     let mut history = history().admits(61, "log-a-year", 0, false, 0);
-    history.calls[60].outcome = Outcome::Failed("too late".to_owned());
+    history.calls[60].outcome = Outcome::Failed(tonic::Status::deadline_exceeded("too late"));
     assert_eq!(history.broken(), []);
 }
