@@ -1,4 +1,4 @@
-//! What is answered, in our own words: `convert` puts it on the wire.
+//! What is answered, in our own words: `encode` puts it on the wire.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ pub struct Answer {
     /// Why.
     pub cause: Cause,
     /// The path of the rule that decided: the one that refuses, else the one nearest its limit.
-    pub rule: Option<String>,
+    pub rule: Option<Arc<str>>,
     /// Which of the statuses is about that rule.
     pub deciding: Option<usize>,
     /// Decided without the shared store.
@@ -166,8 +166,8 @@ impl Status {
 /// A limit as answers show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownLimit {
-    /// Its name.
-    pub name: String,
+    /// Its name; empty where it is shown without one.
+    pub name: Arc<str>,
     /// Hits per period.
     pub count: u32,
     /// The period as the policy writes it.

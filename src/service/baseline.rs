@@ -1,19 +1,21 @@
 //! A server that decides nothing: it reads the question and answers always the same. What it costs is the price of gRPC
 //! here; what a real server costs above it is ours.
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tonic::service::Routes;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Server;
+use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::random::Random;
+use super::connection::Accepted;
 use super::rls::LARGEST_MESSAGE;
 use super::server::{ServerError, accept, bind};
 use super::threads::Threads;
-use super::worker::{Terms, Worker};
+use super::worker::{Connections, Worker};
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
@@ -48,24 +50,34 @@ impl Baseline {
     /// When the system refuses a thread or a runtime, or a core ends by itself.
     pub async fn run(self, workers: usize) -> Result<(), ServerError> {
         let mut threads = Threads::new();
-        let (_drain, draining) = watch::channel(false);
-        let terms = Terms {
-            age: None,
-            draining,
-            random: Arc::new(Random::new(0)),
-        };
         let workers = (0..workers.max(1))
-            .map(|core| {
-                let service =
-                    || RateLimitServiceServer::new(Constant).max_decoding_message_size(LARGEST_MESSAGE);
-                Worker::start(core, terms.clone(), &mut threads, move || Routes::new(service()))
-            })
+            .map(|core| Worker::start(core, &mut threads, serve))
             .collect::<Result<Vec<_>, _>>()?;
         tokio::select! {
             name = threads.next_end() => Err(ServerError::ThreadEnded(name)),
             () = accept(&self.grpc, &workers) => Ok(()),
         }
     }
+}
+
+/// Serves as the library does by itself.
+async fn serve(connections: Connections) {
+    let service = RateLimitServiceServer::new(Constant).max_decoding_message_size(LARGEST_MESSAGE);
+    let accepted = UnboundedReceiverStream::new(connections)
+        .map(|(stream, counted)| Ok::<_, io::Error>(Accepted::new(TcpStream::from_std(stream)?, counted)));
+    let served = Server::builder()
+        .add_service(service)
+        .serve_with_incoming(accepted)
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "a core ended");
+    }
+}
+
+impl Connected for Accepted {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
 }
 
 struct Constant;

@@ -1,13 +1,13 @@
-//! One call, whatever brought it: read from the wire, decided, written back.
+//! One call, whatever brought it: read from the wire and decided.
 
 use std::time::Instant;
 
-use super::answer::Cause;
-use super::convert::{self, Invalid};
+use super::answer::{Answer, Cause};
+use super::decode::{self, Invalid};
 use super::limiter::{Limiter, shown_domain};
 use super::options::UnknownDomain;
 use crate::clock::Clock;
-use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use crate::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use crate::store::{Store, StoreError};
 
 /// Why a call has no answer.
@@ -37,8 +37,8 @@ pub async fn answer<S: Store, C: Clock>(
     limiter: &Limiter<S, C>,
     wire: RateLimitRequest,
     deadline: Instant,
-) -> Result<RateLimitResponse, Unanswered> {
-    let asked = convert::request(wire).inspect_err(|_| limiter.reject())?;
+) -> Result<Answer, Unanswered> {
+    let asked = decode::request(wire).inspect_err(|_| limiter.reject())?;
     if asked.unreadable_overrides > 0 {
         limiter.ignore_overrides(asked.unreadable_overrides);
     }
@@ -50,5 +50,5 @@ pub async fn answer<S: Store, C: Clock>(
             loaded: limiter.domains(),
         });
     }
-    Ok(convert::response(answer))
+    Ok(answer)
 }

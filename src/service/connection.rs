@@ -2,21 +2,22 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
-use tokio_stream::StreamExt;
-use tonic::service::Routes;
-use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tokio::sync::watch;
 
-use super::rls::LONGEST_CALL;
+use super::unary::Body;
 
 /// So many calls of a connection may be given up before they were even looked at. A gateway has up to 1024 under way and
 /// gives them all up when this process stands still for longer than it waits, perhaps more than once; the library would
@@ -50,37 +51,48 @@ impl Drop for Counted {
     }
 }
 
+/// Answers what is asked over connections. Clones share what they answer from.
+pub(super) trait Responder: Clone + Send + 'static {
+    /// The answer to one request.
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
+}
+
 /// Serves one connection until it closes. It is told to go elsewhere, and its calls in flight are finished, when it
 /// reaches `age` or when `draining` turns true.
-///
-/// Tonic serves one connection here, not all: only so does each have an age of its own. Without one, all connections
-/// that were made at a roll-out would turn over at once. Tonic's own age with a grace period never says goodbye before it
-/// cuts, so neither is used.
 pub(super) async fn serve(
     stream: TcpStream,
     counted: Counted,
-    routes: Routes,
+    responder: impl Responder,
     age: Option<Duration>,
     mut draining: watch::Receiver<bool>,
 ) {
-    let (tracked, closed) = Tracked::new(stream, counted);
-    let goodbye = async move {
+    let service = service_fn(move |request| {
+        let responder = responder.clone();
+        async move { Ok::<_, Infallible>(responder.answer(request).await) }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        // A gateway bounds by itself how many calls it has under way; one more of them would wait where nobody sees it.
+        .max_concurrent_streams(None)
+        .max_pending_accept_reset_streams(MOST_GIVEN_UP)
+        .serve_connection(TokioIo::new(Accepted::new(stream, counted)), service);
+    let mut connection = pin!(connection);
+    let goodbye = async {
         tokio::select! {
-            _ = closed => {}
             () = sleep(age) => {}
             // A sender that is gone means that the server is, too.
             _ = draining.wait_for(|draining| *draining) => {}
         }
     };
-    // More will not come, but an end would be taken for the end of serving.
-    let incoming = tokio_stream::once(Ok::<_, Infallible>(tracked)).chain(tokio_stream::pending());
-    let served = Server::builder()
-        .timeout(LONGEST_CALL)
-        .http2_max_pending_accept_reset_streams(Some(MOST_GIVEN_UP))
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, goodbye)
-        .await;
-    if let Err(error) = served {
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = goodbye => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended badly");
     }
 }
@@ -92,24 +104,18 @@ async fn sleep(age: Option<Duration>) {
     }
 }
 
-/// A stream that lets it be known when it is dropped: tonic does not say when a connection has closed.
-struct Tracked {
+/// A connection's stream, which counts for its core until it is closed.
+pub(super) struct Accepted {
     stream: TcpStream,
-    _counted: Counted,
-    _closed: oneshot::Sender<Infallible>,
+    _until_closed: Counted,
 }
 
-impl Tracked {
-    fn new(stream: TcpStream, counted: Counted) -> (Self, oneshot::Receiver<Infallible>) {
-        let (sender, closed) = oneshot::channel();
-        (
-            Self {
-                stream,
-                _counted: counted,
-                _closed: sender,
-            },
-            closed,
-        )
+impl Accepted {
+    pub(super) const fn new(stream: TcpStream, counted: Counted) -> Self {
+        Self {
+            stream,
+            _until_closed: counted,
+        }
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -117,15 +123,7 @@ impl Tracked {
     }
 }
 
-impl Connected for Tracked {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.connect_info()
-    }
-}
-
-impl AsyncRead for Tracked {
+impl AsyncRead for Accepted {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_read(cx, buf)
     }
@@ -133,7 +131,7 @@ impl AsyncRead for Tracked {
 
 /// Not vectored, though a TCP stream could be: a frame of more than 256 bytes would then be written by itself, a system call
 /// for each answer, where up to 1 KiB is copied beside others and written with them.
-impl AsyncWrite for Tracked {
+impl AsyncWrite for Accepted {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.stream().poll_write(cx, buf)
     }

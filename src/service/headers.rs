@@ -1,7 +1,5 @@
 //! The response headers that tell a caller about its budget, also while there is room.
 
-use std::fmt::Write;
-
 use smallvec::SmallVec;
 
 use super::answer::Header;
@@ -12,6 +10,9 @@ use crate::domain::verdict::{Decision, Verdict};
 
 /// At most this many limits are shown: a header must fit what gateways and clients accept.
 const MOST_SHOWN: usize = 16;
+
+/// As much as is written of a limit beside its name: usually enough.
+const FIGURES: usize = 40;
 
 /// Which headers speak of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -131,7 +132,8 @@ fn can_be_quoted(name: &str) -> bool {
 }
 
 fn list(shown: &[Budget<'_>], write: fn(&mut String, &Budget<'_>)) -> String {
-    let mut value = String::with_capacity(48 * shown.len());
+    let names: usize = shown.iter().map(|budget| budget.limit.name().len()).sum();
+    let mut value = String::with_capacity(names + FIGURES * shown.len());
     for (place, budget) in shown.iter().enumerate() {
         if place > 0 {
             value.push_str(", ");
@@ -144,18 +146,16 @@ fn list(shown: &[Budget<'_>], write: fn(&mut String, &Budget<'_>)) -> String {
 /// `"client/plan";q=60;w=60`
 fn write_policy(value: &mut String, budget: &Budget<'_>) {
     write_quoted(value, budget.limit.name());
-    put(
-        value,
-        format_args!(";q={};w={}", budget.limit.count(), window_secs(budget.limit)),
-    );
+    write_figure(value, ";q=", budget.limit.count().into());
+    write_figure(value, ";w=", window_secs(budget.limit));
 }
 
 /// `"client/plan";r=9;t=1`; without `t` when the budget is whole.
 fn write_budget(value: &mut String, budget: &Budget<'_>) {
     write_quoted(value, budget.limit.name());
-    put(value, format_args!(";r={}", budget.decision.remaining));
+    write_figure(value, ";r=", budget.decision.remaining);
     if let Some(next) = budget.decision.next_after {
-        put(value, format_args!(";t={}", next.ceil_secs()));
+        write_figure(value, ";t=", next.ceil_secs());
     }
 }
 
@@ -166,10 +166,9 @@ fn add_draft03(names: &DraftNames, shown: &[Budget<'_>], headers: &mut SmallVec<
     };
     let mut limits = nearest.limit.count().to_string();
     for budget in shown {
-        put(
-            &mut limits,
-            format_args!(", {};w={};name=", budget.limit.count(), window_secs(budget.limit)),
-        );
+        write_figure(&mut limits, ", ", budget.limit.count().into());
+        write_figure(&mut limits, ";w=", window_secs(budget.limit));
+        limits.push_str(";name=");
         write_quoted(&mut limits, budget.limit.name());
     }
     let names = Three::new(
@@ -234,9 +233,9 @@ fn write_quoted(value: &mut String, text: &str) {
     value.push('"');
 }
 
-fn put(value: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a `String` cannot fail.
-    let _ = value.write_fmt(text);
+fn write_figure(value: &mut String, before: &str, figure: u64) {
+    value.push_str(before);
+    value.push_str(itoa::Buffer::new().format(figure));
 }
 
 #[cfg(test)]

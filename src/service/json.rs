@@ -15,9 +15,11 @@ use prost_types::value::Kind;
 use serde_json::{Map, Number, Value};
 
 use super::call::{self, Unanswered};
+use super::encode;
 use super::limiter::Limiter;
 use super::rls::{LARGEST_MESSAGE, LONGEST_CALL};
 use crate::clock::Clock;
+use crate::domain::verdict::Verdict;
 use crate::proto::envoy::config::core::v3::HeaderValue as WireHeader;
 use crate::proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
@@ -35,12 +37,12 @@ pub(super) async fn reply<S: Store, C: Clock>(limiter: Arc<Limiter<S, C>>, body:
     };
     match call::answer(&limiter, wire, deadline).await {
         Ok(answer) => {
-            let status = match answer.overall_code() {
-                Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
-                Code::Ok | Code::Unknown => StatusCode::OK,
+            let status = match answer.verdict {
+                Verdict::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+                Verdict::UnderLimit => StatusCode::OK,
             };
             let json = [(header::CONTENT_TYPE, "application/json")];
-            (status, json, write(answer).to_string()).into_response()
+            (status, json, write(encode::message(&answer)).to_string()).into_response()
         }
         Err(Unanswered::Invalid(_) | Unanswered::UnknownDomain { .. }) => {
             refusal(StatusCode::BAD_REQUEST, "Bad Request\n")

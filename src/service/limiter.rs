@@ -138,7 +138,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
                 Verdict::UnderLimit
             },
             cause: cause::of(plan, decisions),
-            rule: deciding.map(|place| plan.check(place).rule.path.to_string()),
+            rule: deciding.map(|place| Arc::clone(&plan.check(place).rule.path)),
             deciding: deciding.and_then(|place| plan.reached.iter().position(|reached| reached.meets(place))),
             degraded: decisions.degraded.is_some(),
             metadata: metadata(plan, decisions, &statuses),
@@ -344,9 +344,9 @@ fn shown_limit(limit: &Limit, compat: bool) -> ShownLimit {
     let is_shown = !compat || limit.is_named();
     ShownLimit {
         name: if is_shown {
-            limit.name().to_string()
+            Arc::clone(limit.name())
         } else {
-            String::new()
+            Arc::default()
         },
         count: limit.count(),
         period: limit.period(),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use prost::Message;
 
-use super::convert::{self, MOST_DESCRIPTORS, MOST_ENTRIES};
+use super::decode::{self, MOST_DESCRIPTORS, MOST_ENTRIES};
 use super::options::Modes;
 use super::plan::{Plan, Reached};
 use crate::domain::check::OnStoreFailure;
@@ -120,7 +120,7 @@ fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
     let Ok(wire) = RateLimitRequest::decode(bytes) else {
         return;
     };
-    let Ok(asked) = convert::request(wire) else { return };
+    let Ok(asked) = decode::request(wire) else { return };
     let request = asked.request;
     assert!(!request.domain.is_empty());
     assert!((1..=MOST_DESCRIPTORS).contains(&request.descriptors.len()));
@@ -185,7 +185,7 @@ fn frames_reach_every_kind_of_rule() {
     let (mut limited, mut unlimited, mut several) = (0, 0, 0);
     for _ in 0..2_000 {
         let wire = any_request().new_tree(&mut runner).expect("a request").current();
-        let Ok(asked) = convert::request(wire) else {
+        let Ok(asked) = decode::request(wire) else {
             continue;
         };
         let Some(policy) = set.policy(&asked.request.domain) else {

@@ -1,13 +1,21 @@
-//! The handler of the gRPC method, as thin as can be.
+//! The gRPC method: calls in the usual shape are answered by the shortest way, all others by the library's.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tonic::metadata::MetadataMap;
-use tonic::{Request, Response, Status, async_trait};
+use http::{HeaderMap, HeaderName, Request, Response, Uri};
+use hyper::body::Incoming;
+use prost::Message;
+use tonic::codegen::Service;
+use tonic::service::Routes;
+use tonic::{Status, async_trait};
 
 use super::call::{self, Unanswered};
+use super::connection::Responder;
+use super::encode;
 use super::limiter::Limiter;
+use super::unary::{self, Arrived, Body};
 use crate::clock::Clock;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
@@ -21,35 +29,136 @@ pub(super) const LARGEST_MESSAGE: usize = 8 << 20;
 /// The longest a call may take, whatever its caller would wait.
 pub(super) const LONGEST_CALL: Duration = Duration::from_secs(5);
 
-/// Answers `ShouldRateLimit`.
-pub(super) struct Handler<S, C>(Arc<Limiter<S, C>>);
+static GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The service of one core.
-pub(super) fn service<S: Store, C: Clock>(limiter: Limiter<S, C>) -> RateLimitServiceServer<Handler<S, C>> {
-    RateLimitServiceServer::new(Handler(Arc::new(limiter))).max_decoding_message_size(LARGEST_MESSAGE)
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// What a core answers: `ShouldRateLimit`, and what all cores have in common.
+pub(super) struct Calls<S, C>(Arc<Shared<S, C>>);
+
+struct Shared<S, C> {
+    limiter: Arc<Limiter<S, C>>,
+    routes: Routes,
 }
+
+impl<S: Store, C: Clock> Calls<S, C> {
+    /// Answers by `limiter`, and what is asked of `common` services.
+    pub(super) fn new(limiter: Limiter<S, C>, common: Routes) -> Self {
+        let limiter = Arc::new(limiter);
+        let handler = Handler(Arc::clone(&limiter));
+        let service = RateLimitServiceServer::new(handler).max_decoding_message_size(LARGEST_MESSAGE);
+        let routes = common.add_service(service).prepare();
+        Self(Arc::new(Shared { limiter, routes }))
+    }
+}
+
+impl<S, C> Clone for Calls<S, C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Store, C: Clock> Responder for Calls<S, C> {
+    /// The future is moved several times before it is polled, so nothing large is kept in it.
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send {
+        let deadline = Instant::now() + time_left(request.headers());
+        let is_usual =
+            request.uri().path() == SHOULD_RATE_LIMIT && !request.headers().contains_key(&GRPC_ENCODING);
+        let asked = if is_usual {
+            let (head, body) = request.into_parts();
+            Ok((head.headers, body))
+        } else {
+            Err(self.route(request.map(tonic::body::Body::new), deadline))
+        };
+        async move {
+            match asked {
+                Ok((headers, body)) => self.decide(headers, body, deadline).await,
+                Err(routed) => routed.await,
+            }
+        }
+    }
+}
+
+impl<S: Store, C: Clock> Calls<S, C> {
+    async fn decide(&self, headers: HeaderMap, body: Incoming, deadline: Instant) -> Response<Body> {
+        let whole = match tokio::time::timeout_at(deadline.into(), unary::arrived(body)).await {
+            Ok(Ok(Arrived::Whole(whole))) => whole,
+            Ok(Ok(Arrived::Otherwise(body))) => return self.route(question(headers, body), deadline).await,
+            Ok(Err(status)) => return failed(&status),
+            Err(_) => return too_late(),
+        };
+        let Ok(wire) = RateLimitRequest::decode(whole.message()) else {
+            return self.route(question(headers, whole.into_body()), deadline).await;
+        };
+        match call::answer(&self.0.limiter, wire, deadline).await {
+            Ok(answer) => unary::answer(|into| encode::response(&answer, into)),
+            Err(error) => failed(&status(&error)),
+        }
+    }
+
+    /// Answers as the library does.
+    fn route(
+        &self,
+        request: Request<tonic::body::Body>,
+        deadline: Instant,
+    ) -> Pin<Box<impl Future<Output = Response<Body>> + use<S, C>>> {
+        let answered = self.0.routes.clone().call(request);
+        Box::pin(async move {
+            match tokio::time::timeout_at(deadline.into(), answered).await {
+                Ok(Ok(response)) => response.map(Body::OfLibrary),
+                Err(_) => too_late(),
+            }
+        })
+    }
+}
+
+/// A question that was taken apart.
+fn question(headers: HeaderMap, body: tonic::body::Body) -> Request<tonic::body::Body> {
+    let mut question = Request::new(body);
+    *question.uri_mut() = Uri::from_static(SHOULD_RATE_LIMIT);
+    *question.headers_mut() = headers;
+    question
+}
+
+fn too_late() -> Response<Body> {
+    failed(&Status::deadline_exceeded("the call took longer than it may"))
+}
+
+fn failed(status: &Status) -> Response<Body> {
+    status.clone().into_http().map(Body::OfLibrary)
+}
+
+fn status(error: &Unanswered) -> Status {
+    match error {
+        Unanswered::Invalid(_) | Unanswered::UnknownDomain { .. } => {
+            Status::invalid_argument(error.to_string())
+        }
+        Unanswered::Undecided(error) => Status::unavailable(error.to_string()),
+    }
+}
+
+/// Answers `ShouldRateLimit` where the library reads the question and writes the answer.
+struct Handler<S, C>(Arc<Limiter<S, C>>);
 
 #[async_trait]
 impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
     async fn should_rate_limit(
         &self,
-        request: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, Status> {
-        let deadline = Instant::now() + time_left(request.metadata());
-        match call::answer(&self.0, request.into_inner(), deadline).await {
-            Ok(answer) => Ok(Response::new(answer)),
-            Err(error @ (Unanswered::Invalid(_) | Unanswered::UnknownDomain { .. })) => {
-                Err(Status::invalid_argument(error.to_string()))
-            }
-            Err(Unanswered::Undecided(error)) => Err(Status::unavailable(error.to_string())),
-        }
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
+        let deadline = Instant::now() + time_left(request.metadata().as_ref());
+        call::answer(&self.0, request.into_inner(), deadline)
+            .await
+            .map(|answer| tonic::Response::new(encode::message(&answer)))
+            .map_err(|error| status(&error))
     }
 }
 
 /// How long the caller waits, as it says in `grpc-timeout`, within what a call may take at all.
-fn time_left(metadata: &MetadataMap) -> Duration {
-    let said = metadata
-        .get("grpc-timeout")
+fn time_left(headers: &HeaderMap) -> Duration {
+    let said = headers
+        .get(&GRPC_TIMEOUT)
         .and_then(|value| parse_timeout(value.as_bytes()));
     said.unwrap_or(LONGEST_CALL).min(LONGEST_CALL)
 }
@@ -91,11 +200,11 @@ mod tests {
 
     #[test]
     fn nobody_waits_longer_than_a_call_may_take() {
-        let mut metadata = MetadataMap::new();
-        assert_eq!(time_left(&metadata), LONGEST_CALL);
-        metadata.insert("grpc-timeout", "1H".parse().expect("ASCII"));
-        assert_eq!(time_left(&metadata), LONGEST_CALL);
-        metadata.insert("grpc-timeout", "20m".parse().expect("ASCII"));
-        assert_eq!(time_left(&metadata), Duration::from_millis(20));
+        let mut headers = HeaderMap::new();
+        assert_eq!(time_left(&headers), LONGEST_CALL);
+        headers.insert("grpc-timeout", "1H".parse().expect("ASCII"));
+        assert_eq!(time_left(&headers), LONGEST_CALL);
+        headers.insert("grpc-timeout", "20m".parse().expect("ASCII"));
+        assert_eq!(time_left(&headers), Duration::from_millis(20));
     }
 }

@@ -13,9 +13,9 @@ use super::admin::{self, Operators};
 use super::health::Health;
 use super::limiter::Limiter;
 use super::random::Random;
-use super::rls;
+use super::rls::Calls;
 use super::threads::Threads;
-use super::worker::{FINISH, Terms, Worker};
+use super::worker::{self, FINISH, Terms, Worker};
 use crate::clock::Clock;
 use crate::proto;
 use crate::store::Store;
@@ -143,8 +143,9 @@ impl Bound {
         let mut workers = Vec::with_capacity(cores);
         for core in 0..cores {
             let (limiter, common) = (Arc::clone(&limiter), self.common.clone());
-            let routes = move || common.add_service(rls::service(limiter(core)));
-            workers.push(Worker::start(core, terms.clone(), &mut threads, routes)?);
+            let terms = terms.clone();
+            let serve = move |connections| worker::run(Calls::new(limiter(core), common), connections, terms);
+            workers.push(Worker::start(core, &mut threads, serve)?);
         }
         let drain_for = options.drain;
         Ok(Running {

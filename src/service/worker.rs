@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tonic::service::Routes;
 
-use super::connection::{self, Counted, Load};
+use super::connection::{self, Counted, Load, Responder};
 use super::random::Random;
 use super::threads::Threads;
 
@@ -21,6 +20,9 @@ pub(super) struct Worker {
     load: Load,
     queue: mpsc::UnboundedSender<(TcpStream, Counted)>,
 }
+
+/// What the acceptor left for a core.
+pub(super) type Connections = mpsc::UnboundedReceiver<(TcpStream, Counted)>;
 
 /// What every core needs to serve.
 #[derive(Clone)]
@@ -34,21 +36,20 @@ pub(super) struct Terms {
 }
 
 impl Worker {
-    /// Starts a core. `routes` is called on the core's own thread, inside its runtime.
+    /// Starts a core. `serve` is called on the core's own thread, inside its runtime.
     ///
     /// The runtime is single-threaded: many requests that came in one read are answered with one write.
-    pub(super) fn start(
+    pub(super) fn start<F: Future>(
         core: usize,
-        terms: Terms,
         threads: &mut Threads,
-        routes: impl FnOnce() -> Routes + Send + 'static,
+        serve: impl FnOnce(Connections) -> F + Send + 'static,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let (queue, connections) = mpsc::unbounded_channel();
         threads.spawn(format!("core-{core}"), move || {
-            runtime.block_on(async move { run(routes(), connections, terms).await });
+            runtime.block_on(async move { serve(connections).await });
         })?;
         Ok(Self {
             load: Load::default(),
@@ -68,7 +69,8 @@ impl Worker {
     }
 }
 
-async fn run(routes: Routes, mut queue: mpsc::UnboundedReceiver<(TcpStream, Counted)>, terms: Terms) {
+/// Serves what comes until the connections have to go, and then until those that are open have finished.
+pub(super) async fn run(responder: impl Responder, mut queue: Connections, terms: Terms) {
     let mut draining = terms.draining.clone();
     let mut connections = JoinSet::new();
     loop {
@@ -79,7 +81,7 @@ async fn run(routes: Routes, mut queue: mpsc::UnboundedReceiver<(TcpStream, Coun
                     Ok(stream) => {
                         let age = terms.age.map(|age| jittered(age, &terms.random));
                         let goodbye = terms.draining.clone();
-                        connections.spawn(connection::serve(stream, counted, routes.clone(), age, goodbye));
+                        connections.spawn(connection::serve(stream, counted, responder.clone(), age, goodbye));
                     }
                     Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
                 }

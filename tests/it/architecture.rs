@@ -91,10 +91,9 @@ const POLICY: [&str; 9] = [
     "smallvec",
     "thiserror",
 ];
-const STORE: [&str; 8] = [
+const STORE: [&str; 7] = [
     "hashbrown",
     "loom",
-    "memchr",
     "parking_lot",
     "ring",
     "siphasher",
@@ -114,13 +113,18 @@ const REDIS: [&str; 11] = [
     "thiserror",
     "tokio",
 ];
-const SERVICE: [&str; 21] = [
+const SERVICE: [&str; 26] = [
     "arc_swap",
     "axum",
     "bytes",
     "h2",
     "hashbrown",
     "http",
+    "http_body",
+    "http_body_util",
+    "hyper",
+    "hyper_util",
+    "itoa",
     "jiff",
     "memchr",
     "parking_lot",
@@ -176,7 +180,8 @@ const WIRE: &[&str] = &[
     "service/baseline",
     "service/call",
     "service/client",
-    "service/convert",
+    "service/decode",
+    "service/encode",
     "service/health",
     "service/json",
     "service/json/read",

@@ -10,12 +10,12 @@ use comporta::clock::ManualClock;
 use comporta::domain::check::Charge;
 use comporta::domain::time::Timestamp;
 use comporta::policy::{Assumed, PolicySet};
-use comporta::service::call;
 use comporta::service::field::{DraftNames, FieldName};
 use comporta::service::headers::HeaderStyle;
 use comporta::service::limiter::Limiter;
 use comporta::service::live::Policies;
 use comporta::service::options::{LimiterOptions, Modes, UnknownDomain};
+use comporta::service::{call, encode};
 use comporta::store::key::Keys;
 use comporta::store::memory::Memory;
 use serde::Deserialize;
@@ -200,7 +200,9 @@ async fn differences(case: &Case, better: Option<&Better>, compat: bool) -> Diff
                 let shows_metadata = case.env.contains_key("RESPONSE_DYNAMIC_METADATA");
                 answers::compare(
                     expected.unwrap_or(&request.expect),
-                    answer.expect("asked at least once"),
+                    answer
+                        .expect("asked at least once")
+                        .map(|answer| encode::message(&answer)),
                     shows_metadata,
                     |aspect, text| differences.add(aspect, format!("step {place}: {text}")),
                 );

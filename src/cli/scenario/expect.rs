@@ -88,7 +88,7 @@ impl Expectation {
     /// How the last answer of several, of which `admitted` passed, differs from this.
     pub(super) fn compare(&self, answer: &Answer, admitted: u32) -> Vec<Difference> {
         let mut found = Differences::default();
-        let rule = OrNone::from(answer.rule.clone());
+        let rule = OrNone::from(answer.rule.as_deref().map(str::to_owned));
         found.compare("verdict", self.verdict.as_ref(), &answer.verdict, |verdict| {
             word(*verdict).into()
         });
@@ -139,7 +139,7 @@ impl Differences {
         let shown = status.limit.as_ref();
         let left = OrNone::from(shown.map(|_| status.remaining));
         let shape = OrNone::from(shown.map(Shape::from));
-        let named = OrNone::from(shown.map(|limit| limit.name.clone()));
+        let named = OrNone::from(shown.map(|limit| limit.name.to_string()));
         let (retry, reset) = (Retry::of(status), OrNone::from(status.reset_after));
         self.compare(&key("verdict"), verdict.as_ref(), &status.verdict, |verdict| {
             word(*verdict).into()

@@ -301,10 +301,7 @@ async fn an_admitted_caller_sees_what_is_left() {
         (Verdict::UnderLimit, 9, Some(2))
     );
     assert_eq!(
-        status
-            .limit
-            .as_ref()
-            .map(|limit| (limit.name.as_str(), limit.count)),
+        status.limit.as_ref().map(|limit| (&*limit.name, limit.count)),
         Some(("client/plan", 60))
     );
     assert_eq!(header(&answer, "ratelimit"), Some(r#""client/plan";r=9;t=1"#));

@@ -1,5 +1,9 @@
+mod shapes;
+
 use std::time::Instant;
 
+use bytes::Bytes;
+use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
@@ -21,9 +25,11 @@ use crate::domain::verdict::{Decision, Decisions, Reason, Verdict};
 use crate::policy::{Policy, PolicySet};
 use crate::service::admin::MetricsPage;
 use crate::service::client::{AskError, Client, Reply};
+use crate::service::connection::Responder;
 use crate::service::live::Policies;
 use crate::service::observer::{Observer, Tally};
 use crate::service::options::LimiterOptions;
+use crate::service::unary::Body;
 use crate::store::StoreError;
 use crate::store::key::Keys;
 
@@ -336,6 +342,15 @@ async fn reflection_shows_the_types_as_envoy_has_them() {
     served.stop().await.expect("a good end");
 }
 
+#[derive(Clone)]
+struct Silent;
+
+impl Responder for Silent {
+    async fn answer(&self, _: http::Request<Incoming>) -> http::Response<Body> {
+        std::future::pending().await
+    }
+}
+
 #[tokio::test]
 async fn connections_go_to_the_core_with_the_fewest() {
     let (_drain, draining) = watch::channel(false);
@@ -346,7 +361,11 @@ async fn connections_go_to_the_core_with_the_fewest() {
     };
     let mut threads = Threads::new();
     let workers: Vec<_> = (0..3)
-        .map(|core| Worker::start(core, terms.clone(), &mut threads, Routes::default).expect("a core"))
+        .map(|core| {
+            let terms = terms.clone();
+            let serve = |connections| worker::run(Silent, connections, terms);
+            Worker::start(core, &mut threads, serve).expect("a core")
+        })
         .collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

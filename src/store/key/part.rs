@@ -13,14 +13,16 @@ pub(super) fn write(into: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.len() > LONGEST {
         return hashed(into, b'#', digest::digest(&SHA256, bytes).as_ref());
     }
-    let specials = memchr::memchr3_iter(b'{', b'}', b'%', bytes).count();
+    let has_specials = bytes.iter().copied().any(is_special);
+    if !has_specials {
+        number(into, bytes.len());
+        into.push(b':');
+        return into.extend_from_slice(bytes);
+    }
+    let specials = bytes.iter().filter(|byte| is_special(**byte)).count();
     number(into, bytes.len() + 2 * specials);
     into.push(b':');
-    if specials == 0 {
-        into.extend_from_slice(bytes);
-    } else {
-        escape(into, bytes);
-    }
+    escape(into, bytes);
 }
 
 /// Appends what stands for `bytes` where nobody may read them: `64$<hash>`, which only who knows `secret` can make.
@@ -58,9 +60,18 @@ pub(super) fn first(parts: &[u8]) -> Option<&[u8]> {
     parts.get(..digits + 1 + length)
 }
 
-const fn is_special(byte: u8) -> bool {
-    matches!(byte, b'{' | b'}' | b'%')
+fn is_special(byte: u8) -> bool {
+    SPECIAL[byte as usize]
 }
+
+/// Looked up, for every byte of every key is asked about.
+static SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    special[b'{' as usize] = true;
+    special[b'}' as usize] = true;
+    special[b'%' as usize] = true;
+    special
+};
 
 /// Appends `bytes` without a brace in them.
 pub(super) fn escape(into: &mut Vec<u8>, bytes: &[u8]) {

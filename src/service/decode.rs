@@ -1,25 +1,11 @@
-//! Between the wire and our own words. The only file that knows both, and the one that says what a zero means.
+//! Reads a question from the wire into our own words, and says what a zero means.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use prost_types::value::Kind;
-use prost_types::{Duration, ListValue, Struct, Value};
-use serde_json::Value as Json;
-use smallvec::SmallVec;
-
-use super::answer::{Answer, Header, ShownLimit, Status};
 use crate::domain::descriptor::{Descriptor, Entry, Override, Request};
 use crate::domain::limit::{Period, Unit};
 use crate::domain::quantity::Hits;
-use crate::domain::verdict::Verdict;
-use crate::policy::metadata::Metadata;
-use crate::proto::envoy::config::core::v3::HeaderValue;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
-use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit as WireUnit;
-use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
-use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use crate::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
 /// The most descriptors of a request. Only a gateway's configuration decides how many there are.
 pub const MOST_DESCRIPTORS: usize = 128;
@@ -142,146 +128,13 @@ fn hits(of_descriptor: Option<u64>, negative: bool, of_request: u32) -> Hits {
     }
 }
 
-/// Writes an answer. Its overall code is never the default, which a gateway would take for permission.
-pub(super) fn response(answer: Answer) -> RateLimitResponse {
-    let dynamic_metadata = Some(metadata(&answer));
-    RateLimitResponse {
-        overall_code: code(answer.verdict).into(),
-        statuses: answer.statuses.into_iter().map(write_status).collect(),
-        response_headers_to_add: write_headers(answer.headers),
-        request_headers_to_add: Vec::new(),
-        raw_body: answer.body.map(Bytes::from).unwrap_or_default(),
-        dynamic_metadata,
-    }
-}
-
-const fn code(verdict: Verdict) -> Code {
-    match verdict {
-        Verdict::UnderLimit => Code::Ok,
-        Verdict::OverLimit => Code::OverLimit,
-    }
-}
-
-fn write_status(status: Status) -> DescriptorStatus {
-    DescriptorStatus {
-        code: code(status.verdict).into(),
-        limit_remaining: status.remaining,
-        duration_until_reset: status.reset_secs().map(|seconds| Duration {
-            seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
-            nanos: 0,
-        }),
-        current_limit: status.limit.map(write_limit),
-    }
-}
-
-fn write_limit(limit: ShownLimit) -> RateLimit {
-    let multiplier = limit.period.multiplier;
-    RateLimit {
-        name: limit.name,
-        requests_per_unit: limit.count,
-        unit: write_unit(limit.period.unit).into(),
-        unit_multiplier: (multiplier != 1).then_some(multiplier),
-    }
-}
-
-const fn write_unit(unit: Unit) -> WireUnit {
-    match unit {
-        Unit::Second => WireUnit::Second,
-        Unit::Minute => WireUnit::Minute,
-        Unit::Hour => WireUnit::Hour,
-        Unit::Day => WireUnit::Day,
-        Unit::Week => WireUnit::Week,
-        Unit::Month => WireUnit::Month,
-        Unit::Year => WireUnit::Year,
-    }
-}
-
-fn write_headers(headers: SmallVec<[Header; 4]>) -> Vec<HeaderValue> {
-    let write = |header: Header| HeaderValue {
-        key: header.name.into(),
-        value: Bytes::from(header.value),
-    };
-    headers.into_iter().map(write).collect()
-}
-
-/// What access logs and later filters can read.
-fn metadata(answer: &Answer) -> Struct {
-    let verdict = match answer.verdict {
-        Verdict::UnderLimit => "ok",
-        Verdict::OverLimit => "over_limit",
-    };
-    let mut struct_ = Struct::default();
-    let mut put = |name: &str, kind| struct_.fields.insert(name.to_owned(), Value { kind: Some(kind) });
-    put("verdict", Kind::StringValue(verdict.to_owned()));
-    put("cause", Kind::StringValue(answer.cause.name().to_owned()));
-    put("degraded", Kind::BoolValue(answer.degraded));
-    if let Some(rule) = &answer.rule {
-        put("rule", Kind::StringValue(rule.clone()));
-    }
-    if !answer.uncounted.is_empty() {
-        put("uncounted", Kind::StructValue(entries(&answer.uncounted)));
-    }
-    if !answer.metadata.is_empty() {
-        put("metadata", Kind::StructValue(merged(&answer.metadata)));
-    }
-    struct_
-}
-
-/// Of two entries with one key the first.
-fn entries(entries: &[Entry]) -> Struct {
-    let mut struct_ = Struct::default();
-    for entry in entries {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let value = Value {
-            kind: Some(Kind::StringValue(text(&entry.value))),
-        };
-        struct_.fields.entry(text(&entry.key)).or_insert(value);
-    }
-    struct_
-}
-
-/// Of two members with one name the first.
-fn merged(all: &[Arc<Metadata>]) -> Struct {
-    let mut struct_ = Struct::default();
-    for (name, value) in all.iter().flat_map(|metadata| metadata.iter()) {
-        struct_
-            .fields
-            .entry(name.clone())
-            .or_insert_with(|| write_json(value));
-    }
-    struct_
-}
-
-fn write_json(json: &Json) -> Value {
-    let kind = match json {
-        Json::Null => Kind::NullValue(0),
-        Json::Bool(yes) => Kind::BoolValue(*yes),
-        Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
-        Json::String(text) => Kind::StringValue(text.clone()),
-        Json::Array(items) => Kind::ListValue(ListValue {
-            values: items.iter().map(write_json).collect(),
-        }),
-        Json::Object(members) => Kind::StructValue(Struct {
-            fields: members
-                .iter()
-                .map(|(name, value)| (name.clone(), write_json(value)))
-                .collect(),
-        }),
-    };
-    Value { kind: Some(kind) }
-}
-
 #[cfg(test)]
 mod tests {
-    use prost::Message;
-    use smallvec::smallvec;
-
     use super::*;
     use crate::domain::limit::Period;
-    use crate::domain::time::Micros;
     use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
-    use crate::service::answer::Cause;
-    use crate::service::field::FieldName;
+    use bytes::Bytes;
+    use prost::Message;
 
     /// A field of bytes, a string or a message.
     fn field(number: u8, value: &[u8]) -> Vec<u8> {
@@ -446,70 +299,5 @@ mod tests {
         );
         assert_eq!(read(1, 6, Some(11)), None, "longer than ten years");
         assert_eq!(read(1, 6, Some(u32::MAX)), None);
-    }
-
-    #[test]
-    fn writes_every_part_of_an_answer() {
-        let answer = Answer {
-            verdict: Verdict::OverLimit,
-            cause: Cause::OverLimit,
-            rule: Some("client/plan".to_owned()),
-            deciding: Some(0),
-            degraded: true,
-            statuses: smallvec![
-                Status {
-                    verdict: Verdict::OverLimit,
-                    limit: Some(ShownLimit {
-                        name: "client/plan".to_owned(),
-                        count: 100,
-                        period: Period {
-                            unit: Unit::Minute,
-                            multiplier: 15
-                        },
-                    }),
-                    remaining: 0,
-                    retry_after: Some(Micros::new(8_100_000)),
-                    reset_after: Some(Micros::MINUTE),
-                },
-                Status::UNLIMITED,
-            ],
-            metadata: SmallVec::new(),
-            uncounted: SmallVec::new(),
-            headers: smallvec![Header {
-                name: FieldName::ours("retry-after"),
-                value: "9".to_owned()
-            }],
-            body: Some("{}".to_owned()),
-        };
-        let wire = response(answer);
-        assert_eq!(wire.overall_code(), Code::OverLimit);
-        let first = &wire.statuses[0];
-        assert_eq!((first.code(), first.limit_remaining), (Code::OverLimit, 0));
-        assert_eq!(
-            first.duration_until_reset.map(|duration| duration.seconds),
-            Some(9)
-        );
-        let limit = first.current_limit.as_ref().expect("a limit");
-        assert_eq!(
-            (limit.unit(), limit.unit_multiplier, limit.requests_per_unit),
-            (WireUnit::Minute, Some(15), 100)
-        );
-        let second = &wire.statuses[1];
-        assert_eq!((second.code(), second.limit_remaining), (Code::Ok, u32::MAX));
-        assert!(second.current_limit.is_none() && second.duration_until_reset.is_none());
-        assert_eq!(wire.response_headers_to_add[0].key, "retry-after");
-        assert_eq!(wire.raw_body, "{}");
-        let metadata = wire.dynamic_metadata.expect("metadata").fields;
-        assert_eq!(
-            metadata.keys().collect::<Vec<_>>(),
-            ["cause", "degraded", "rule", "verdict"]
-        );
-    }
-
-    #[test]
-    fn an_answer_is_never_an_empty_message() {
-        let wire = response(Answer::untouched(Cause::NoRule, 1));
-        assert_eq!(wire.overall_code(), Code::Ok);
-        assert!(!wire.encode_to_vec().is_empty());
     }
 }

@@ -1,0 +1,198 @@
+//! A call is answered alike in whatever shape it arrives: the usual one, which is read here, and all that are left to the
+//! library.
+
+use http::header::DATE;
+use http::{HeaderMap, Method, Request};
+use prost::Message;
+
+use super::*;
+use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
+use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+
+/// What a caller sees of an answer.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    head: HeaderMap,
+    body: Vec<u8>,
+    trailers: Option<HeaderMap>,
+}
+
+impl Seen {
+    /// How the call ended and what is said about it.
+    fn status(&self) -> (&str, &str) {
+        let headers = self.trailers.as_ref().unwrap_or(&self.head);
+        let text = |name: &str| {
+            headers
+                .get(name)
+                .map_or("", |value| value.to_str().expect("text"))
+        };
+        (text("grpc-status"), text("grpc-message"))
+    }
+}
+
+/// A caller that puts a call in frames as it likes.
+struct Caller {
+    requests: h2::client::SendRequest<Bytes>,
+    address: SocketAddr,
+}
+
+impl Caller {
+    async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let (requests, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        Self { requests, address }
+    }
+
+    /// Sends `frames`, the last of which ends the call.
+    async fn send(&self, headers: &[(&'static str, &'static str)], frames: &[&[u8]]) -> Seen {
+        let mut requests = self.requests.clone().ready().await.expect("a connection");
+        let uri = format!(
+            "http://{}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+            self.address
+        );
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(uri)
+            .header("te", "trailers");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .header("content-type", "application/grpc")
+            .body(())
+            .expect("a request");
+        let (answer, mut asked) = requests.send_request(request, false).expect("sent");
+        for (place, frame) in frames.iter().enumerate() {
+            let is_last = place + 1 == frames.len();
+            asked
+                .send_data(Bytes::copy_from_slice(frame), is_last)
+                .expect("sent");
+        }
+        let (mut head, mut answered) = answer.await.expect("an answer").into_parts();
+        head.headers.remove(DATE);
+        let mut body = Vec::new();
+        while let Some(data) = answered.data().await {
+            body.extend_from_slice(&data.expect("data"));
+        }
+        Seen {
+            head: head.headers,
+            body,
+            trailers: answered.trailers().await.expect("trailers or none"),
+        }
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).expect("short").to_be_bytes();
+    [&[0], &length[..], message].concat()
+}
+
+fn question(domain: &str, clients: &[&str]) -> Vec<u8> {
+    let descriptors = clients.iter().map(|client| RateLimitDescriptor {
+        entries: vec![rate_limit_descriptor::Entry {
+            key: Bytes::from_static(b"client"),
+            value: Bytes::copy_from_slice(client.as_bytes()),
+        }],
+        ..RateLimitDescriptor::default()
+    });
+    let request = RateLimitRequest {
+        domain: Bytes::copy_from_slice(domain.as_bytes()),
+        descriptors: descriptors.collect(),
+        hits_addend: 0,
+    };
+    framed(&request.encode_to_vec())
+}
+
+#[tokio::test]
+async fn a_question_is_answered_alike_in_one_piece_and_in_many() {
+    let served = Served::start(1, None).await;
+    let caller = Caller::connect(served.address).await;
+    let many: Vec<String> = (0..100).map(|client| format!("client-{client}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (question, status) in [
+        (question("edge", &["a"]), "0"),
+        (question("edge", &many), "0"),
+        (question("none", &["a"]), "0"),
+        (question("edge", &["gone"]), "14"),
+        (question("", &["a"]), "3"),
+        (question("edge", &[]), "3"),
+    ] {
+        let usual = caller.send(&[], &[&question]).await;
+        assert_eq!(usual.status().0, status, "{usual:?}");
+        let (first, second) = question.split_at(question.len() / 2);
+        let shapes: [&[&[u8]]; 5] = [
+            &[&question, &[]],
+            &[&[], &question],
+            &[first, second],
+            &[&question[..3], &question[3..7], &question[7..], &[]],
+            &[&question[..5], &question[5..]],
+        ];
+        for shape in shapes {
+            assert_eq!(caller.send(&[], shape).await, usual, "{shape:?}");
+        }
+        let compressible = [("grpc-accept-encoding", "gzip"), ("grpc-encoding", "identity")];
+        assert_eq!(caller.send(&compressible, &[&question]).await, usual);
+        if status == "0" {
+            let message = usual.body.get(5..).expect("a message");
+            assert_eq!(usual.body, framed(message));
+            RateLimitResponse::decode(message).expect("an answer");
+        }
+    }
+    served.stop().await.expect("a good end");
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_refused_as_the_library_does() {
+    let served = Served::start(1, None).await;
+    let caller = Caller::connect(served.address).await;
+    let question = question("edge", &["a"]);
+    let compressed = [&[1], &question[1..]].concat();
+    let broken = framed(b"\x0a\xff");
+    let twice = [&question[..], &question[..]].concat();
+    let check = async |headers: &[_], frames: &[&[u8]], status: &str| {
+        let seen = caller.send(headers, frames).await;
+        assert_eq!(seen.status().0, status, "{frames:?}: {seen:?}");
+        assert_eq!(seen.body, b"", "{frames:?}");
+    };
+    let gzip = [("grpc-encoding", "gzip")];
+    check(&[], &[&[]], "13").await;
+    check(&[], &[&question[..7]], "13").await;
+    check(&[], &[&compressed], "13").await;
+    check(&[], &[&broken], "13").await;
+    check(&[], &[&broken[..5], &broken[5..]], "13").await;
+    check(&[], &[&[0, 0xff, 0xff, 0xff, 0xff], b"x"], "11").await;
+    check(&gzip, &[&compressed], "12").await;
+    assert_eq!(
+        caller.send(&[], &[&twice]).await,
+        caller.send(&[], &[&question, &question]).await
+    );
+    caller.send(&[], &[&question]).await;
+    served.stop().await.expect("a good end");
+}
+
+#[tokio::test]
+async fn a_call_whose_message_never_ends_ends_when_its_caller_would_wait_no_longer() {
+    let served = Served::start(1, None).await;
+    let caller = Caller::connect(served.address).await;
+    let mut requests = caller.requests.clone().ready().await.expect("a connection");
+    for sent in [&[][..], &question("edge", &["a"])] {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!(
+                "http://{}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+                served.address
+            ))
+            .header("grpc-timeout", "50m")
+            .body(())
+            .expect("a request");
+        let (answer, mut asked) = requests.send_request(request, false).expect("sent");
+        asked
+            .send_data(Bytes::copy_from_slice(sent), false)
+            .expect("sent");
+        let answer = answer.await.expect("an answer");
+        assert_eq!(answer.headers()["grpc-status"], "4", "{answer:?}");
+    }
+    served.stop().await.expect("a good end");
+}
