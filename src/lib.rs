@@ -24,10 +24,11 @@
 //!
 //! # A request's way
 //!
-//! `service::rls` reads the wire through `service::decode` into a [`domain::descriptor::Request`]. `service::limiter`
+//! `service::rls` reads a question in the usual shape through `service::unary` and `service::decode` into a
+//! [`domain::descriptor::Request`]; in any other shape the generated service brings it to the same place. `service::limiter`
 //! reads the clock once, lets [`policy`] find the rule of each descriptor, writes counter keys and asks the store to
 //! decide one group of checks. The store runs [`decide::group`] over what its counters hold, Redis by way of the
-//! script. Decisions become an answer, and that the wire again.
+//! script. Decisions become an answer, which `service::encode` writes straight into what is sent.
 //!
 //! # What must stay true
 //!
@@ -50,6 +51,8 @@
 //!
 //! # Decided here
 //!
+//! * Calls are tasks of their own, also where nothing is waited for: answered in the connection's task, each answer would be
+//!   written by itself, a system call for every one.
 //! * The script answers with what lay in the counters, and the Rust twin makes verdicts and figures from that: the
 //!   script needs only to know what fits, so it stays cheap, and there is one place that makes a decision.
 //! * Counts are held up to 2^40 - 1, so that a fixed window's state is twelve bytes and a sliding window's seventeen.

@@ -164,3 +164,58 @@ fn next_frame(left: &mut Option<Bytes>) -> Option<Frame<Bytes>> {
     };
     Some(Frame::data(data))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_uncompressed_message_in_one_piece_is_whole() {
+        let whole = |data: &'static [u8]| Whole::read(&Bytes::from_static(data)).map(|whole| whole.message());
+        assert_eq!(whole(b"\0\0\0\0\x02ab").as_deref(), Some(&b"ab"[..]));
+        assert_eq!(whole(b"\0\0\0\0\0").as_deref(), Some(&b""[..]));
+        for other in [
+            &b""[..],
+            b"\0\0\0\0",
+            b"\0\0\0\0\x02a",
+            b"\0\0\0\0\x02abc",
+            b"\x01\0\0\0\x02ab",
+            b"\0\0\0\x01\x02ab",
+            b"\0\xff\xff\xff\xff",
+        ] {
+            assert_eq!(whole(other), None, "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_a_message_in_frames_that_are_copied_and_then_its_status() {
+        for length in [0, 1, LARGEST_FRAME - PREFIX, LARGEST_FRAME, 3000] {
+            let mut body = answer(|into| into.resize(PREFIX + length, 7)).into_body();
+            let mut sent = Vec::new();
+            let trailers = loop {
+                assert!(!body.is_end_stream());
+                match body
+                    .frame()
+                    .await
+                    .expect("a frame")
+                    .expect("no error")
+                    .into_data()
+                {
+                    Ok(data) => {
+                        assert!(!data.is_empty() && data.len() <= LARGEST_FRAME);
+                        sent.extend_from_slice(&data);
+                    }
+                    Err(trailers) => break trailers.into_trailers().expect("trailers"),
+                }
+            };
+            assert!(body.is_end_stream() && body.frame().await.is_none());
+            assert_eq!(
+                trailers,
+                HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))])
+            );
+            let length = u32::try_from(length).expect("short").to_be_bytes();
+            assert_eq!(sent[..PREFIX], [&[0], &length[..]].concat());
+            assert!(sent[PREFIX..].iter().all(|byte| *byte == 7));
+        }
+    }
+}
