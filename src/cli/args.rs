@@ -108,6 +108,11 @@ pub struct ServeArgs {
     )]
     pub store_budget: String,
 
+    /// The most counters of one script call that several requests share. It is here for `bench`, to show what it gains that
+    /// calls share one: there is no other reason to change it
+    #[arg(long, value_name = "N", hide = true)]
+    pub store_batch: Option<String>,
+
     /// While Redis cannot decide, for rules that do not say: decide in this process by its share of each budget, let
     /// pass, refuse, or answer with an error, so that the gateway does as it is configured
     #[arg(

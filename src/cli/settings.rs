@@ -19,7 +19,7 @@ use crate::service::field::{DraftNames, FieldName};
 use crate::service::headers::HeaderStyle;
 use crate::service::options::{LimiterOptions, Modes, UnknownDomain};
 use crate::service::server::ServerOptions;
-use crate::store::redis::RedisTarget;
+use crate::store::redis::{MOST_KEYS, RedisTarget};
 use crate::telemetry::logs::{self, LogFormat};
 
 /// What `serve` runs on: everything in range, nothing left to ask.
@@ -68,6 +68,8 @@ pub enum StoreSettings {
         target: Arc<RedisTarget>,
         /// The longest one decision may take there.
         budget: Duration,
+        /// The most counters of one script call that several requests share.
+        most_keys: usize,
     },
 }
 
@@ -99,6 +101,7 @@ impl Settings {
             .map_err(|mistakes| read.mistakes.extend(mistakes))
             .ok();
         let budget = read.value("store-budget", &args.store_budget, positive);
+        let batch = read.optional("store-batch", args.store_batch.as_deref(), number);
         let on_store_failure = read.value("on-store-failure", &args.on_store_failure, on_store_failure);
         let instances = read.optional("instances", args.instances.as_deref(), instances);
         let ceiling = read.optional("fallback-ceiling", args.fallback_ceiling.as_deref(), ceiling);
@@ -127,6 +130,7 @@ impl Settings {
                     Some(target) => StoreSettings::Redis {
                         target,
                         budget: budget?,
+                        most_keys: batch?.map_or(MOST_KEYS, |keys| keys.get() as usize),
                     },
                 },
                 instances: instances?,
@@ -345,6 +349,7 @@ mod tests {
             "--store=redis://:secret@h:port",
             "--drain=-1s",
             "--store-budget=0s",
+            "--store-batch=0",
             "--instances=0",
             "--headers=none",
             "--header-reset=when: soon",
@@ -357,7 +362,7 @@ mod tests {
         .to_string();
         assert!(!mistakes.contains("secret"), "{mistakes}");
         let lines: Vec<_> = mistakes.lines().collect();
-        assert_eq!(lines.len(), 11, "{mistakes}");
+        assert_eq!(lines.len(), 12, "{mistakes}");
         assert_eq!(
             lines[0],
             "--grpc: `8081` is no address with a port, such as 127.0.0.1:8081 or [::]:8081"
@@ -391,6 +396,19 @@ mod tests {
         assert_eq!(settings.server.drain, Duration::from_secs(5));
         assert_eq!(settings.limiter, LimiterOptions::default());
         assert!(settings.server.workers >= 1);
+    }
+
+    #[test]
+    fn requests_share_script_calls_unless_told_otherwise() {
+        let most_keys = |flags: &[&str]| {
+            let args = [&["p", "--store", "redis://h:1"], flags].concat();
+            match settings(&args).expect("settings").store {
+                StoreSettings::Redis { most_keys, .. } => most_keys,
+                StoreSettings::Memory => panic!("no Redis"),
+            }
+        };
+        assert_eq!(most_keys(&[]), MOST_KEYS);
+        assert_eq!(most_keys(&["--store-batch=1"]), 1);
     }
 
     #[test]

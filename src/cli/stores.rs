@@ -82,12 +82,18 @@ impl Stores {
 
     /// The store of `core`. Must be called inside its runtime: its connections live there.
     pub fn for_core(&self, core: usize) -> Stack {
-        let StoreSettings::Redis { target, budget } = &self.settings else {
+        let StoreSettings::Redis {
+            target,
+            budget,
+            most_keys,
+        } = &self.settings
+        else {
             return Stack::Memory(self.local.clone());
         };
         let redis = Redis::connect(
             target,
             *budget,
+            *most_keys,
             TimeSource::Store,
             &self.keys,
             self.metrics.store_observer(core),
@@ -100,7 +106,7 @@ impl Stores {
     /// What runs beside `main` where the store is shared: the heartbeat, the notices, whose asking for a reload goes to
     /// `hints`, and one look at what would bite.
     pub fn beside(&self, main: Background, notices: Option<Notices>, hints: Arc<Hints>) -> Background {
-        let (StoreSettings::Redis { target, budget }, Some(notices)) = (&self.settings, notices) else {
+        let (StoreSettings::Redis { target, budget, .. }, Some(notices)) = (&self.settings, notices) else {
             return main;
         };
         let heartbeat = Heartbeat::new(Arc::clone(target), &self.keys, self.instances.clone());

@@ -22,6 +22,17 @@ const MOST_COUNTERS: &str = "4000000";
 pub(super) enum Store<'a> {
     Memory,
     Redis(&'a Redis),
+    /// In a Redis that is asked about every call alone.
+    RedisOneByOne(&'a Redis),
+}
+
+impl<'a> Store<'a> {
+    const fn redis(self) -> Option<&'a Redis> {
+        match self {
+            Self::Memory => None,
+            Self::Redis(redis) | Self::RedisOneByOne(redis) => Some(redis),
+        }
+    }
 }
 
 /// A server that is ready.
@@ -49,12 +60,15 @@ impl Server {
             .arg(policy)
             .args(["--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(["--max-counters", MOST_COUNTERS, "--log-level", "warn"]);
-        if let Store::Redis(redis) = store {
+        if let Some(redis) = store.redis() {
             command
                 // Not as a flag: whoever lists processes would see a password.
                 .env("COMPORTA_STORE", redis.url())
                 .args(["--on-store-failure", "error", "--store-budget", "5s"])
                 .args(["--key-prefix", redis.prefix()]);
+        }
+        if matches!(store, Store::RedisOneByOne(_)) {
+            command.args(["--store-batch", "1"]);
         }
         Self::start(name, &mut command, folder).await
     }

@@ -30,6 +30,8 @@ pub(super) struct Link {
     script: Arc<Script>,
     /// How long a call may take before it counts as failed.
     budget: Duration,
+    /// How many counters a call is about at most, where several groups share it.
+    most_keys: usize,
     observer: Arc<dyn StoreObserver>,
 }
 
@@ -45,6 +47,7 @@ impl Link {
         endpoint: String,
         script: Arc<Script>,
         budget: Duration,
+        most_keys: usize,
         observer: Arc<dyn StoreObserver>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -58,6 +61,7 @@ impl Link {
             endpoint,
             script,
             budget,
+            most_keys,
             observer,
         })
     }
@@ -164,7 +168,7 @@ impl Link {
     }
 
     fn next_batch(&self) -> Option<Batch> {
-        Batch::next(&mut self.state.lock().waiting)
+        Batch::next(&mut self.state.lock().waiting, self.most_keys)
     }
 
     async fn send(&self, mut connection: MultiplexedConnection, batch: Batch) -> (Batch, Outcome) {

@@ -30,6 +30,7 @@ pub(super) struct Links {
     pub(super) script: Arc<Script>,
     pub(super) keys: Keys,
     pub(super) budget: Duration,
+    pub(super) most_keys: usize,
     pub(super) observer: Arc<dyn StoreObserver>,
 }
 
@@ -41,6 +42,7 @@ impl Links {
             endpoint,
             Arc::clone(&self.script),
             self.budget,
+            self.most_keys,
             Arc::clone(&self.observer),
         );
         Supervised::start(

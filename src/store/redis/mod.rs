@@ -34,6 +34,7 @@ pub use self::doctor::{Doctor, Finding, Info, Inspection};
 pub use self::heartbeat::Heartbeat;
 use self::links::Links;
 pub use self::notices::{Notice, Notices, Teller};
+pub use self::request::MOST_KEYS;
 use self::request::Request;
 use self::script::Script;
 use self::supervisor::Supervised;
@@ -75,11 +76,13 @@ enum Servers {
 }
 
 impl Redis {
-    /// Starts to connect on the current runtime and does not wait for it. A call takes at most `budget`. Of `keys`, only
-    /// those for probes are used here.
+    /// Starts to connect on the current runtime and does not wait for it. A call takes at most `budget`; groups that wait at
+    /// the same time share one while they have no more than `most_keys` counters together. Of `keys`, only those for probes
+    /// are used here.
     pub fn connect(
         target: &Arc<RedisTarget>,
         budget: Duration,
+        most_keys: usize,
         time: TimeSource,
         keys: &Keys,
         observer: Arc<dyn StoreObserver>,
@@ -89,6 +92,7 @@ impl Redis {
             script: Arc::new(Script::new(script::SOURCE)),
             keys: keys.clone(),
             budget,
+            most_keys,
             observer: Arc::clone(&observer),
         };
         let servers = match target.layout().clone() {

@@ -1,5 +1,7 @@
 //! Groups on their way to the script, alone or several in one call.
 
+use std::collections::VecDeque;
+
 use redis::{Cmd, RedisError};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -12,7 +14,7 @@ use crate::domain::time::Timestamp;
 
 /// The most counters of one call that several groups share: beyond that a call gets no cheaper, and holds up Redis for
 /// longer.
-const MOST_KEYS: usize = 32;
+pub const MOST_KEYS: usize = 32;
 
 /// One group, written out: whoever asked may be gone before it is sent.
 #[derive(Clone, Debug)]
@@ -133,8 +135,9 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// What goes next: the first of those that wait, and what can go with it. Whoever does not wait any more is left out.
-    pub(super) fn next(waiting: &mut std::collections::VecDeque<Waiting>) -> Option<Self> {
+    /// What goes next: the first of those that wait, and what can go with it, up to `most_keys` counters. Whoever does not wait
+    /// any more is left out.
+    pub(super) fn next(waiting: &mut VecDeque<Waiting>, most_keys: usize) -> Option<Self> {
         let mut batch = Self {
             groups: SmallVec::new(),
             keys: 0,
@@ -144,7 +147,7 @@ impl Batch {
                 waiting.pop_front();
                 continue;
             }
-            if !batch.takes(&next.request) {
+            if !batch.takes(&next.request, most_keys) {
                 break;
             }
             let Some(next) = waiting.pop_front() else { break };
@@ -154,7 +157,7 @@ impl Batch {
         (!batch.groups.is_empty()).then_some(batch)
     }
 
-    fn takes(&self, request: &Request) -> bool {
+    fn takes(&self, request: &Request, most_keys: usize) -> bool {
         let is_alone = |request: &Request| request.asking || request.now.is_some();
         match self.groups.first() {
             None => true,
@@ -162,7 +165,7 @@ impl Batch {
                 !is_alone(&first.request)
                     && !is_alone(request)
                     && first.request.slot == request.slot
-                    && self.keys + request.checks() <= MOST_KEYS
+                    && self.keys + request.checks() <= most_keys
             }
         }
     }
@@ -210,7 +213,6 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
     use std::sync::Arc;
 
     use redis::Value;
@@ -266,8 +268,12 @@ mod tests {
         sizes.iter().map(|size| waiting(&vec!["key"; *size])).unzip()
     }
 
+    fn next(queue: &mut VecDeque<Waiting>) -> Option<Batch> {
+        Batch::next(queue, MOST_KEYS)
+    }
+
     fn sizes(queue: &mut VecDeque<Waiting>) -> Vec<usize> {
-        std::iter::from_fn(|| Batch::next(queue).map(|batch| batch.groups())).collect()
+        std::iter::from_fn(|| next(queue).map(|batch| batch.groups())).collect()
     }
 
     #[test]
@@ -276,6 +282,14 @@ mod tests {
         assert_eq!(sizes(&mut waiting), [32, 32, 6]);
         let (mut waiting, _answers) = queue(&[20, 12, 1, 40, 1, 1]);
         assert_eq!(sizes(&mut waiting), [2, 1, 1, 2]);
+    }
+
+    #[test]
+    fn where_nothing_is_to_go_together_every_group_goes_alone() {
+        let (mut waiting, _answers) = queue(&[1, 3, 1]);
+        let sizes: Vec<_> =
+            std::iter::from_fn(|| Batch::next(&mut waiting, 1).map(|batch| batch.groups())).collect();
+        assert_eq!(sizes, [1, 1, 1]);
     }
 
     #[test]
@@ -310,9 +324,7 @@ mod tests {
         let (one, _a) = waiting(&["alpha", ""]);
         let (other, _b) = waiting(&["be"]);
         let mut queue = VecDeque::from([one, other]);
-        let command = Batch::next(&mut queue)
-            .expect("a batch")
-            .command("EVALSHA", "sha");
+        let command = next(&mut queue).expect("a batch").command("EVALSHA", "sha");
         let arguments: Vec<Vec<u8>> = command
             .args_iter()
             .map(|argument| match argument {
@@ -338,7 +350,7 @@ mod tests {
         let (one, mut first) = waiting(&["a", "b"]);
         let (other, mut second) = waiting(&["c"]);
         let mut queue = VecDeque::from([one, other]);
-        let batch = Batch::next(&mut queue).expect("a batch");
+        let batch = next(&mut queue).expect("a batch");
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         batch.settle(Ok(Value::Array(vec![
             Value::Int(7),
@@ -364,7 +376,7 @@ mod tests {
     fn a_strange_answer_is_nobodys() {
         let (one, mut first) = waiting(&["a"]);
         let mut queue = VecDeque::from([one]);
-        Batch::next(&mut queue).expect("a batch").settle(Ok(Value::Okay));
+        next(&mut queue).expect("a batch").settle(Ok(Value::Okay));
         let failure = first.try_recv().expect("an answer").expect_err("a failure");
         assert_eq!(failure.meaning, Meaning::Refused);
     }

@@ -8,7 +8,7 @@ use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
 use comporta::domain::time::{Micros, Timestamp};
 use comporta::store::key::Keys;
-use comporta::store::redis::{Redis, RedisTarget, RedisUrl, TimeSource};
+use comporta::store::redis::{MOST_KEYS, Redis, RedisTarget, RedisUrl, TimeSource};
 use comporta::store::{Store, StoreObserver};
 
 use super::process::PATIENCE;
@@ -93,7 +93,7 @@ pub async fn connect_observed(
 ) -> Redis {
     let url = RedisUrl::parse(&server.url()).expect("the URL of a server of our own");
     let target = Arc::new(RedisTarget::from(url));
-    let store = Redis::connect(&target, PATIENCE, time, &Keys::new("test"), observer);
+    let store = Redis::connect(&target, PATIENCE, MOST_KEYS, time, &Keys::new("test"), observer);
     let limit = limit(Algorithm::TokenBucket, 1, Unit::Second);
     let look = [check(b"connected", &limit, Hits::LOOK)];
     let deadline = far();

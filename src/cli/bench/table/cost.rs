@@ -8,8 +8,9 @@ use crate::cli::bench::Bench;
 use crate::cli::bench::error::BenchError;
 use crate::cli::bench::keys::Keys;
 use crate::cli::bench::load::Load;
-use crate::cli::bench::policies::Route;
+use crate::cli::bench::policies::{Route, routes};
 use crate::cli::bench::rounds::{Contestant, Round, Rounds, take_turns};
+use crate::cli::bench::server::{Server, Store};
 
 /// Connections, and calls under way over each: 64 in all.
 const SHAPES: [(usize, usize); 4] = [(1, 64), (4, 16), (16, 8), (64, 1)];
@@ -110,7 +111,7 @@ async fn refused(bench: &Bench<'_>, servers: &Servers<'_>, table: &mut Table) ->
     Ok(())
 }
 
-/// 256 calls under way: enough that Redis gets several at once.
+/// 256 calls under way: enough that Redis gets several at once. What that gains is seen beside a server that sends each alone.
 async fn many_under_way(
     bench: &Bench<'_>,
     servers: &Servers<'_>,
@@ -120,17 +121,33 @@ async fn many_under_way(
         streams: 64,
         ..usual(Route::Wide.ask(1), Keys::Uniform(CALLERS))
     };
-    let Some(on_redis) = servers.on_redis(&load) else {
+    let Some((server, redis)) = &servers.on_redis else {
         return Ok(());
     };
     bench.say("cost, 4 × 64");
-    let measured = take_turns(vec![servers.memory(&load), on_redis], bench.duration).await?;
+    let store = Store::RedisOneByOne(redis);
+    let alone = Server::comporta("one-by-one", &routes(), store, &bench.folder).await?;
+    let contestants = vec![
+        servers.memory(&load),
+        Contestant::new("redis", server, Some(redis), load.clone()),
+        Contestant::new("redis, one by one", &alone, Some(redis), load),
+    ];
+    let measured = take_turns(contestants, bench.duration).await?;
+    let (together, alone) = (&measured[1], &measured[2]);
     table.rows.push(Row {
-        what: String::from("Redis CPU a decision, 256 calls under way"),
-        bar: Bar::None,
-        unit: Unit::Micros,
-        figure: measured[1].figure(Round::redis_cpu),
+        what: String::from("Redis CPU a decision, 256 calls under way: together ÷ one by one"),
+        bar: Bar::Most(0.7),
+        unit: Unit::Times,
+        figure: together.over(alone, Round::redis_cpu),
     });
+    for (how, measured) in [("", together), (", one by one", alone)] {
+        table.rows.push(Row {
+            what: format!("Redis CPU a decision, 256 calls under way{how}"),
+            bar: Bar::None,
+            unit: Unit::Micros,
+            figure: measured.figure(Round::redis_cpu),
+        });
+    }
     table.figures.push((String::from("4 × 64"), measured));
     Ok(())
 }
