@@ -10,14 +10,17 @@
 
 #![allow(missing_docs, clippy::pedantic, clippy::print_stdout, clippy::unwrap_used)]
 
+mod support;
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
-use bytes::Bytes;
 use comporta::domain::descriptor::Entry;
 use comporta::policy::PolicySet;
+
+use self::support::{callgrind, shuffle};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -157,25 +160,26 @@ fn cidrs() -> String {
     policy + "  - key: address\n    rate_limit: { rate: 1/minute }\n"
 }
 
-type Question = (Bytes, Vec<Entry>);
+/// What was asked, as it is matched.
+type Question<'a> = (&'a [u8], Vec<Entry<'a>>);
 
-fn questions(case: &Case, first: usize, count: usize) -> Vec<Question> {
-    let bytes = |text: String| Bytes::from(text.into_bytes());
-    (first..first + count)
-        .map(|number| {
-            let (domain, entries) = (case.question)(number);
-            let entry = |(key, value): (&str, String)| Entry {
-                key: Bytes::copy_from_slice(key.as_bytes()),
-                value: bytes(value),
-            };
-            (bytes(domain), entries.into_iter().map(entry).collect())
+fn asked(case: &Case, first: usize, count: usize) -> Vec<Asked> {
+    (first..first + count).map(case.question).collect()
+}
+
+fn questions(asked: &[Asked]) -> Vec<Question<'_>> {
+    asked
+        .iter()
+        .map(|(domain, entries)| {
+            let entries = entries.iter().map(|(key, value)| Entry::new(*key, value));
+            (domain.as_bytes(), entries.collect())
         })
         .collect()
 }
 
 /// Its name is how valgrind finds it.
 #[inline(never)]
-fn measured_matches(set: &PolicySet, questions: &[Question], matches: usize) -> usize {
+fn measured_matches(set: &PolicySet, questions: &[Question<'_>], matches: usize) -> usize {
     let mut found = 0;
     for (domain, entries) in questions.iter().cycle().take(matches) {
         let policy = set.policy(black_box(domain));
@@ -188,17 +192,6 @@ fn measured_matches(set: &PolicySet, questions: &[Question], matches: usize) -> 
     found
 }
 
-/// Moves everything somewhere, always the same way.
-fn shuffle<T>(items: &mut [T]) {
-    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
-    for at in (1..items.len()).rev() {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        items.swap(at, (state >> 33) as usize % (at + 1));
-    }
-}
-
 fn run(case: &Case, counted: bool) {
     let policy = (case.policy)();
     let resting = kib("VmRSS:");
@@ -206,14 +199,16 @@ fn run(case: &Case, counted: bool) {
     let set = PolicySet::parse(&[("policy.yaml", &policy)]).unwrap_or_else(|problems| panic!("{problems}"));
     let load = start.elapsed();
     let [held, peak] = ["VmRSS:", "VmHWM:"].map(|what| kib(what).saturating_sub(resting) as f64 / 1_024.0);
-    let mut all = questions(case, 0, case.questions);
-    shuffle(&mut all);
+    let mut asked_all = asked(case, 0, case.questions);
+    shuffle(&mut asked_all);
+    let all = questions(&asked_all);
     assert_eq!(measured_off(&set, &all), all.len(), "every question finds a rule");
     if counted {
         black_box(measured_matches(&set, &all, COUNTED_MATCHES));
         return;
     }
-    let one = questions(case, case.questions / 2, 1);
+    let asked_one = asked(case, case.questions / 2, 1);
+    let one = questions(&asked_one);
     let (hot, spread) = (nanos(&set, &one), nanos(&set, &all));
     let size = policy.len() as f64 / 1_048_576.0;
     let load = load.as_secs_f64() * 1_000.0;
@@ -225,8 +220,8 @@ fn run(case: &Case, counted: bool) {
 
 /// As [`measured_matches`], but nobody counts.
 #[inline(never)]
-fn measured_off(set: &PolicySet, questions: &[Question]) -> usize {
-    let found = |(domain, entries): &&Question| {
+fn measured_off(set: &PolicySet, questions: &[Question<'_>]) -> usize {
+    let found = |(domain, entries): &&Question<'_>| {
         set.policy(domain)
             .and_then(|policy| policy.find(entries))
             .is_some()
@@ -235,7 +230,7 @@ fn measured_off(set: &PolicySet, questions: &[Question]) -> usize {
 }
 
 /// The best of some rounds: what disturbs only ever adds.
-fn nanos(set: &PolicySet, questions: &[Question]) -> f64 {
+fn nanos(set: &PolicySet, questions: &[Question<'_>]) -> f64 {
     let round = |matches: usize| {
         let start = Instant::now();
         black_box(measured_matches(set, questions, matches));
@@ -257,18 +252,9 @@ fn kib(what: &str) -> u64 {
 
 /// Instructions per match, if valgrind is there to count them.
 fn instructions(case: &Case) -> Option<f64> {
-    let run = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg("--toggle-collect=*measured_matches*")
-        .arg(std::env::current_exe().ok()?)
-        .env(CASE, case.name)
-        .env(COUNTED, "1")
-        .output()
-        .ok()?;
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    let collected = said.lines().find_map(|line| line.split("Collected :").nth(1))?;
-    let collected: f64 = collected.trim().parse().ok()?;
-    Some(collected / COUNTED_MATCHES as f64)
+    let variables = [(CASE, case.name), (COUNTED, "1")];
+    let counted = callgrind::instructions("measured_matches", &variables).ok()?;
+    Some(counted as f64 / COUNTED_MATCHES as f64)
 }
 
 fn main() {

@@ -12,14 +12,12 @@ mod support;
 use std::process::Command;
 use std::sync::Arc;
 
-use comporta::domain::check::Group;
 use comporta::domain::limit::Algorithm;
-use comporta::domain::time::{Micros, Timestamp};
-use comporta::store::StoreObserver;
+use comporta::domain::time::Micros;
 use comporta::store::memory::Memory;
 use comporta::store::redis::{codec, script};
 
-use self::support::{Server, key, limit, take};
+use self::support::{START, Server, Silent, group, key, limit, take};
 
 // The allocator of the service.
 #[global_allocator]
@@ -43,10 +41,6 @@ const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::SlidingLog,
 ];
 
-struct Silent;
-
-impl StoreObserver for Silent {}
-
 /// Kilobytes that a line of this process's status says.
 fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
@@ -66,14 +60,9 @@ fn fill(algorithm: Algorithm, counters: usize) {
     for client in 0..counters {
         let key = key(client);
         let checks = [take(&key, &limit)];
-        let group = Group {
-            checks: &checks,
-            longest_wait: Micros::ZERO,
-            compat: false,
-        };
+        let group = group(&checks);
         // All within the ten seconds that the least of them lives.
-        let now =
-            Timestamp::from_micros(1_790_000_000_000_000 + client as u64 * 10_000_000 / counters as u64);
+        let now = START.plus(Micros::new(client as u64 * 10_000_000 / counters as u64));
         assert!(!store.decide_now(&group, now).refused);
     }
     assert_eq!(store.len(), counters);
@@ -129,11 +118,7 @@ fn shared() -> bool {
             }
             for _ in 0..calls {
                 let checks = [take(&key, &limit)];
-                let group = Group {
-                    checks: &checks,
-                    longest_wait: Micros::ZERO,
-                    compat: false,
-                };
+                let group = group(&checks);
                 let mut command = redis::cmd("EVAL");
                 command.arg(script::SOURCE).arg(1).arg(&key);
                 for argument in codec::arguments(&group) {

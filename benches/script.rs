@@ -11,12 +11,10 @@
 
 mod support;
 
-use comporta::domain::check::Group;
 use comporta::domain::limit::Algorithm;
-use comporta::domain::time::Micros;
 use comporta::store::redis::{codec, script};
 
-use self::support::{Server, key, limit, take};
+use self::support::{Server, group, key, limit, take};
 
 /// The most that a bucket may cost, times a bare GCRA.
 const BAR: f64 = 1.5;
@@ -80,11 +78,7 @@ fn cases(connection: &mut redis::Connection) -> Vec<Case> {
     let ours = ours.into_iter().map(|(name, algorithm, together)| {
         let (limit, key) = (limit(algorithm), key(0));
         let checks = [take(&key, &limit)];
-        let group = Group {
-            checks: &checks,
-            longest_wait: Micros::ZERO,
-            compat: false,
-        };
+        let group = group(&checks);
         Case {
             name,
             hash: hash.clone(),

@@ -2,25 +2,42 @@
 
 #![allow(dead_code)] // Each of them needs its part of it.
 
+pub mod callgrind;
+
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use comporta::domain::check::{Binding, Charge, Check, OnStoreFailure};
+use comporta::domain::check::{Binding, Charge, Check, Group, OnStoreFailure};
 use comporta::domain::limit::{Algorithm, Limit, LimitSpec, Period, Unit};
 use comporta::domain::quantity::Hits;
-use comporta::domain::time::Micros;
+use comporta::domain::time::{Micros, Timestamp};
+use comporta::store::StoreObserver;
+
+/// When it is.
+pub const START: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+/// Listens to nothing.
+pub struct Silent;
+
+impl StoreObserver for Silent {}
 
 /// A hundred an hour.
 pub fn limit(algorithm: Algorithm) -> Limit {
+    limit_of(algorithm, 100, Unit::Hour)
+}
+
+/// So many in a unit of time. Where calls can wait, they wait for a second.
+pub fn limit_of(algorithm: Algorithm, count: u32, unit: Unit) -> Limit {
+    let is_leaky = algorithm == Algorithm::LeakyBucket;
     Limit::new(LimitSpec {
         name: Arc::from("limit"),
         named: true,
-        count: 100,
-        period: Period::one(Unit::Hour),
+        count,
+        period: Period::one(unit),
         algorithm,
         burst: None,
-        delay: Micros::ZERO,
+        delay: if is_leaky { Micros::SECOND } else { Micros::ZERO },
         calendar: true,
     })
     .expect("a sound limit")
@@ -42,6 +59,26 @@ pub fn take<'a>(key: &'a [u8], limit: &'a Limit) -> Check<'a> {
         binding: Binding::Always,
         charge: Charge::AllOrNothing,
         on_store_failure: OnStoreFailure::Local,
+    }
+}
+
+/// The group that callers who cannot wait ask about.
+pub const fn group<'a>(checks: &'a [Check<'a>]) -> Group<'a> {
+    Group {
+        checks,
+        longest_wait: Micros::ZERO,
+        compat: false,
+    }
+}
+
+/// Moves everything somewhere, always the same way.
+pub fn shuffle<T>(items: &mut [T]) {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    for at in (1..items.len()).rev() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        items.swap(at, (state >> 33) as usize % (at + 1));
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::args::CallArgs;
-use super::descriptor;
+use super::descriptor::{self, TypedEntry};
 use super::exit::Exit;
-use crate::domain::descriptor::{Descriptor, Entry};
+use crate::domain::descriptor::Descriptor;
 use crate::domain::quantity::Hits;
 use crate::domain::verdict::Verdict;
 use crate::service::client::{Client, Reply, ReplyLimit, ReplyStatus};
@@ -18,13 +17,19 @@ use crate::service::client::{Client, Reply, ReplyLimit, ReplyStatus};
 /// # Errors
 /// When `out` or `err` cannot be written to.
 pub fn call(args: &CallArgs, out: &mut impl Write, err: &mut impl Write) -> io::Result<Exit> {
-    let descriptors = match read_descriptors(args) {
-        Ok(descriptors) => descriptors,
+    let typed: Result<Vec<_>, _> = args
+        .descriptors
+        .iter()
+        .map(|text| descriptor::parse(text))
+        .collect();
+    let typed = match typed {
+        Ok(typed) => typed,
         Err(mistake) => {
             writeln!(err, "{mistake}")?;
             return Ok(Exit::Usage);
         }
     };
+    let descriptors = descriptors(&typed, args.hits);
     if !has_port(&args.address) {
         writeln!(
             err,
@@ -66,25 +71,20 @@ fn could_not_ask(error: &impl std::error::Error, err: &mut impl Write) -> io::Re
     Ok(Exit::Usage)
 }
 
-fn read_descriptors(args: &CallArgs) -> Result<Vec<Descriptor>, String> {
-    let hits = match args.hits {
+fn descriptors(typed: &[Vec<TypedEntry>], hits: Option<i64>) -> Vec<Descriptor<'_>> {
+    let hits = match hits {
         None => Hits::Take(1),
         Some(hits) if hits < 0 => Hits::give_back(hits.unsigned_abs()),
         Some(hits) => Hits::take(hits.unsigned_abs()),
     };
-    let read = |text: &String| {
-        let entries = descriptor::parse(text)?;
-        let entries = entries.into_iter().map(|(key, value)| Entry {
-            key: Bytes::from(key),
-            value: Bytes::from(value),
-        });
-        Ok(Descriptor {
-            entries: entries.collect(),
+    let entries = typed.iter().map(|typed| descriptor::entries(typed));
+    entries
+        .map(|entries| Descriptor {
+            entries,
             hits,
             limit: None,
         })
-    };
-    args.descriptors.iter().map(read).collect()
+        .collect()
 }
 
 fn show(args: &CallArgs, reply: &Reply, out: &mut impl Write) -> io::Result<()> {

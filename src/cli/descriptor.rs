@@ -1,5 +1,9 @@
 //! Descriptors as a person types them: `client=acme,plan=pro`.
 
+use smallvec::SmallVec;
+
+use crate::domain::descriptor::Entry;
+
 /// An entry's key and value.
 pub type TypedEntry = (String, String);
 
@@ -34,6 +38,11 @@ pub fn parse(text: &str) -> Result<Vec<TypedEntry>, String> {
             Some(other) => part.push(other),
         }
     }
+}
+
+/// What was typed as the entries of a descriptor.
+pub fn entries(typed: &[TypedEntry]) -> SmallVec<[Entry<'_>; 4]> {
+    typed.iter().map(|(key, value)| Entry::new(key, value)).collect()
 }
 
 #[cfg(test)]

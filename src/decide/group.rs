@@ -76,7 +76,8 @@ fn decide_unless(
     counters: &mut impl Counters,
 ) -> Decisions {
     let mut decisions = Decisions::default();
-    let mut weighed: SmallVec<[Weighed; 2]> = SmallVec::new();
+    let mut weighed: SmallVec<[Weighed; 8]> = SmallVec::new();
+    decisions.checks.reserve(group.checks.len());
     for (place, check) in group.checks.iter().enumerate() {
         weighed.push(weigh(
             group,

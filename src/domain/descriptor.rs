@@ -1,25 +1,35 @@
-//! What a gateway asks: a domain and descriptors, each an ordered list of entries. All bytes: Envoy forwards raw
-//! header values, and a value that is not UTF-8 must be limited like any other.
+//! What a gateway asks, read where it stands: a domain and descriptors, each an ordered list of entries. All bytes: Envoy
+//! forwards raw header values, and a value that is not UTF-8 must be limited like any other.
 
-use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::limit::Period;
 use super::quantity::Hits;
 
 /// One key and its value. Any bytes, empty ones included.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry<'a> {
     /// What kind of thing the value is: `client`, `plan`, `remote_address`.
-    pub key: Bytes,
+    pub key: &'a [u8],
     /// Which one it is.
-    pub value: Bytes,
+    pub value: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// An entry of `key` and `value`.
+    pub fn new(key: &'a (impl AsRef<[u8]> + ?Sized), value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self {
+            key: key.as_ref(),
+            value: value.as_ref(),
+        }
+    }
 }
 
 /// An ordered list of entries that together name one budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Descriptor {
+pub struct Descriptor<'a> {
     /// From the outermost level of the policy's tree to the innermost.
-    pub entries: Vec<Entry>,
+    pub entries: SmallVec<[Entry<'a>; 4]>,
     /// The descriptor's own hits, or the request's.
     pub hits: Hits,
     /// A limit that the request brings along, in place of what the policy says.
@@ -38,9 +48,9 @@ pub struct Override {
 
 /// One question: may this request pass?
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct Request<'a> {
     /// Names the tree of rules to look in.
-    pub domain: Bytes,
+    pub domain: &'a [u8],
     /// At least one.
-    pub descriptors: Vec<Descriptor>,
+    pub descriptors: Vec<Descriptor<'a>>,
 }

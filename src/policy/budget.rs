@@ -1,9 +1,10 @@
 //! From what is written about limits to limits that can be held.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use crate::domain::limit::{Algorithm, Limit, LimitError, LimitSpec, Unit};
 use crate::domain::time::Micros;
@@ -285,7 +286,7 @@ pub(super) fn share(pieces: &[Piece], path: &Arc<str>, manner: Manner, report: &
     let limits = if limits.is_empty() {
         Limits::Unlimited
     } else {
-        Limits::Held(limits.into())
+        Limits::Held(limits.into_iter().collect())
     };
     sound.then_some(Share { limits, shadowed })
 }

@@ -21,7 +21,7 @@ use super::replaces;
 use super::secret;
 use super::shard;
 use super::table::Tables;
-use super::{Assumed, Policy, Rule};
+use super::{Assumed, Policy, Rare, Rule};
 
 /// The most shares that the plans of a set may come to: rules times rows. Each holds limits of its own, and a set
 /// must not take all memory.
@@ -110,10 +110,7 @@ fn overrides(index: usize, charge: Charge, on_store_failure: Option<OnStoreFailu
         charge,
         on_store_failure,
         cost: 1,
-        advice: None,
-        metadata: None,
-        replaces: Box::default(),
-        metric: None,
+        rare: None,
         uncounted: 0,
         secret: 0,
         budget: Budget::unlimited(),
@@ -248,9 +245,17 @@ impl Compiler<'_> {
             (false, true) => Binding::WithAllQuotas,
             (false, false) => Binding::Always,
         };
+        let rare = Rare {
+            advice: settings.advice.as_ref().map(|advice| Arc::clone(&advice.value)),
+            metadata: settings
+                .metadata
+                .as_ref()
+                .map(|metadata| Arc::clone(&metadata.value)),
+            replaces: replaces.map(|name| Arc::clone(&name.value)).collect(),
+            metric: metric::parts(nodes, &self.defaults, is_set(settings.detailed_metric)),
+        };
         self.rules.push(Rule {
             index,
-            metric: metric::parts(nodes, &self.defaults, is_set(settings.detailed_metric)),
             path,
             origin: nodes.last().map(|node| self.report.origin(node.key.place)),
             shadow_mode,
@@ -259,12 +264,7 @@ impl Compiler<'_> {
             charge,
             on_store_failure: settings.on_store_failure.map(|choice| choice.value),
             cost: settings.cost.map_or(1, |cost| cost.value),
-            advice: settings.advice.as_ref().map(|advice| Arc::clone(&advice.value)),
-            metadata: settings
-                .metadata
-                .as_ref()
-                .map(|metadata| Arc::clone(&metadata.value)),
-            replaces: replaces.map(|name| Arc::clone(&name.value)).collect(),
+            rare: rare.boxed(),
             uncounted,
             secret: entries(nodes, |_, node| is_set(node.secret)),
             budget,

@@ -1,12 +1,14 @@
 //! The tree of rules as it is walked for every descriptor: a hash probe per entry, however many rules there are.
 
 use std::borrow::Cow;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use hashbrown::hash_table::Entry as Slot;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use ipnet::IpNet;
+use smallvec::SmallVec;
 
 use crate::domain::descriptor::Entry;
 
@@ -33,8 +35,8 @@ pub(super) enum Match {
 /// All nodes of one domain.
 ///
 /// Exact values and branches are found through a table each for the whole tree, keyed by the parent node as well, so
-/// that an entry costs the same at any size. Callers choose the values and must not be able to choose collisions, so
-/// the hash is keyed at random.
+/// that an entry costs the same at any size. Nothing that a caller sends is ever put in, so none can make them slow, and
+/// the hash may be a quick one.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
@@ -43,7 +45,7 @@ pub(super) struct Tree {
     key_ids: HashMap<Bytes, KeyId>,
     exact: HashTable<NodeId>,
     branches: HashTable<Branch>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
 }
 
 /// A key of a tree, by its place in it.
@@ -55,11 +57,12 @@ struct KeyId(u32);
 struct Node {
     parent: NodeId,
     key: KeyId,
-    /// Where it is an exact one that leads here.
-    value: Option<Box<[u8]>>,
+    /// Where it is an exact one that leads here. Most are short, and lie in the node itself.
+    value: Option<SmallVec<[u8; 16]>>,
     /// What all values that lead here count as, if they share a counter.
     shared: Option<Box<[u8]>>,
-    rule: Option<u32>,
+    /// Counted from one.
+    rule: Option<NonZeroU32>,
     /// Some child is led to by an exact value.
     leads_by_value: bool,
     /// Some key of the children has its values normalised first.
@@ -98,7 +101,7 @@ impl Tree {
             key_ids: HashMap::from_iter([(Bytes::new(), KeyId(0))]),
             exact: HashTable::new(),
             branches: HashTable::new(),
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
         }
     }
 
@@ -112,7 +115,7 @@ impl Tree {
     pub(super) fn add(&mut self, parent: NodeId, key: &Bytes, leads: Match, rule: Option<usize>) -> NodeId {
         let id = NodeId(narrow(self.nodes.len()));
         let value = match leads {
-            Match::Exact(value) => Some(Box::from(&value[..])),
+            Match::Exact(value) => Some(SmallVec::from_slice(&value)),
             Match::Pattern(pattern) => {
                 self.branch(parent, key).patterns.push((pattern, id));
                 None
@@ -136,7 +139,7 @@ impl Tree {
             key,
             value,
             shared: None,
-            rule: rule.map(narrow),
+            rule: rule.and_then(|rule| NonZeroU32::new(narrow(rule + 1))),
             leads_by_value: false,
             normalizes: false,
         });
@@ -185,7 +188,7 @@ impl Tree {
 
     /// The rule of a node, if it has one.
     pub(super) fn rule(&self, node: NodeId) -> Option<usize> {
-        self.node(node).rule.map(|rule| rule as usize)
+        self.node(node).rule.map(|rule| rule.get() as usize - 1)
     }
 
     /// The key of the entry that leads to a node; empty above the first level.
@@ -214,11 +217,11 @@ impl Tree {
     }
 
     /// The value of `entry` as it is matched below `at`.
-    pub(super) fn read<'d>(&self, at: NodeId, entry: &'d Entry) -> Cow<'d, [u8]> {
-        let branch = self.find_branch(at, &entry.key);
+    pub(super) fn read<'d>(&self, at: NodeId, entry: &Entry<'d>) -> Cow<'d, [u8]> {
+        let branch = self.find_branch(at, entry.key);
         match branch.and_then(|branch| branch.normalizer) {
-            Some(normalizer) => normalizer.apply(&entry.value),
-            None => Cow::Borrowed(&entry.value),
+            Some(normalizer) => normalizer.apply(entry.value),
+            None => Cow::Borrowed(entry.value),
         }
     }
 
@@ -230,20 +233,20 @@ impl Tree {
 
     /// The node below `at` that `entry` leads to, and its value as it is counted: that of the exact value, else of the
     /// longest network it is in, else of the first pattern that fits, else the one without a value.
-    pub(super) fn step<'d>(&self, at: NodeId, entry: &'d Entry) -> Option<(NodeId, Cow<'d, [u8]>)> {
+    pub(super) fn step<'d>(&self, at: NodeId, entry: &Entry<'d>) -> Option<(NodeId, Cow<'d, [u8]>)> {
         let level = self.node(at);
-        let mut value = Cow::Borrowed(&entry.value[..]);
+        let mut value = Cow::Borrowed(entry.value);
         let next = if level.normalizes {
-            let branch = self.find_branch(at, &entry.key);
+            let branch = self.find_branch(at, entry.key);
             if let Some(normalizer) = branch.and_then(|branch| branch.normalizer) {
-                value = normalizer.apply(&entry.value);
+                value = normalizer.apply(entry.value);
             }
-            self.exact(at, level, &entry.key, &value)
+            self.exact(at, level, entry.key, &value)
                 .or_else(|| branch?.inexact(&value))?
         } else {
             // The branch is only looked for where no exact value leads on.
-            self.exact(at, level, &entry.key, &value)
-                .or_else(|| self.find_branch(at, &entry.key)?.inexact(&value))?
+            self.exact(at, level, entry.key, &value)
+                .or_else(|| self.find_branch(at, entry.key)?.inexact(&value))?
         };
         if let Some(shared) = &self.node(next).shared {
             value = Cow::Owned(shared.to_vec());
@@ -328,7 +331,7 @@ fn narrow(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-fn hash_of(hasher: &RandomState, parent: NodeId, key: &[u8], value: Option<&[u8]>) -> u64 {
+fn hash_of(hasher: &DefaultHashBuilder, parent: NodeId, key: &[u8], value: Option<&[u8]>) -> u64 {
     let mut hash = hasher.build_hasher();
     hash.write_u32(parent.0);
     // The key's length keeps it apart from the value.
@@ -338,4 +341,14 @@ fn hash_of(hasher: &RandomState, parent: NodeId, key: &[u8], value: Option<&[u8]
         hash.write(value);
     }
     hash.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_one_line_of_the_processors_cache() {
+        assert!(size_of::<Node>() <= 64, "{}", size_of::<Node>());
+    }
 }

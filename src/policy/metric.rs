@@ -8,7 +8,7 @@ use super::forms::{NodeForm, Settings, ValuesForm, is_set};
 use super::path::{escape_into, shown_values};
 
 /// One level of a rule's path.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Part {
     key: Arc<str>,
     /// As the policy writes it.
@@ -34,7 +34,7 @@ pub(super) fn parts(nodes: &[&NodeForm], defaults: &Settings, detailed: bool) ->
 }
 
 /// The path with the values of `entries` where they are asked for.
-pub(super) fn path(parts: &[Part], entries: &[Entry]) -> String {
+pub(super) fn path(parts: &[Part], entries: &[Entry<'_>]) -> String {
     let mut path = String::new();
     for (depth, (part, entry)) in parts.iter().zip(entries).enumerate() {
         if depth > 0 {
@@ -42,7 +42,7 @@ pub(super) fn path(parts: &[Part], entries: &[Entry]) -> String {
         }
         escape_into(&mut path, part.key.as_bytes(), b"/=");
         let value = if part.shows_value {
-            Some(&entry.value[..])
+            Some(entry.value)
         } else {
             part.value.as_deref().map(str::as_bytes)
         };

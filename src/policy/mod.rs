@@ -77,8 +77,8 @@ use metadata::Metadata;
 use metric::Part;
 use problem::{Origin, Problem, Problems, Report};
 
-/// A descriptor of so many entries is matched without asking for memory; hardly any policy is deeper.
-const USUAL_ENTRIES: usize = 8;
+/// A descriptor of so many entries is matched without asking for memory; few are longer.
+const USUAL_ENTRIES: usize = 4;
 
 /// All domains of one load. Immutable; a reload makes another one.
 #[derive(Debug, Default)]
@@ -276,13 +276,13 @@ impl Policy {
     ///
     /// On a level an exact value goes first, then the longest network, then the first pattern in the order of the
     /// files, then the node without a value. There is no way back up, and a node without a limit is no rule.
-    pub fn find<'d>(&self, entries: &'d [Entry]) -> Option<Found<'_, 'd>> {
+    pub fn find<'d>(&self, entries: &[Entry<'d>]) -> Option<Found<'_, 'd>> {
         let mut at = Tree::ROOT;
         let mut counted: SmallVec<[Counted<'d>; USUAL_ENTRIES]> = SmallVec::new();
         for entry in entries {
             let (node, value) = self.tree.step(at, entry)?;
             counted.push(Counted {
-                key: &entry.key,
+                key: entry.key,
                 value,
                 secret: false,
             });
@@ -334,15 +334,8 @@ pub struct Rule {
     pub on_store_failure: Option<OnStoreFailure>,
     /// Multiplies the hits of what reaches this rule.
     pub cost: u32,
-    /// A sentence for the refused caller.
-    pub advice: Option<Arc<str>>,
-    /// What it adds to the metadata of the answers it passes.
-    pub metadata: Option<Arc<Metadata>>,
-    /// The names of limits that it sets aside when both meet in a request, see [`Limit::name`]. Under
-    /// [`compat`](Policy::compat) a limit that [was not given a name](Limit::is_named) has none.
-    pub replaces: Box<[Arc<str>]>,
-    /// The path, with where it shows callers' values.
-    metric: Option<Box<[Part]>>,
+    /// Apart, so that a rule is small: with many of them, a look-up costs what it has to fetch.
+    rare: Option<Box<Rare>>,
     /// A bit for each entry, by its place, that is no part of the counter's key.
     uncounted: u64,
     /// A bit for each entry, by its place, whose value is shown nowhere.
@@ -350,11 +343,45 @@ pub struct Rule {
     budget: Budget,
 }
 
+/// What few rules say.
+#[derive(Debug, Default, PartialEq)]
+struct Rare {
+    advice: Option<Arc<str>>,
+    metadata: Option<Arc<Metadata>>,
+    replaces: Box<[Arc<str>]>,
+    /// The path, with where it shows callers' values.
+    metric: Option<Box<[Part]>>,
+}
+
+impl Rare {
+    /// Nothing, where all of it is absent.
+    fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
 impl Rule {
+    /// A sentence for the refused caller.
+    pub fn advice(&self) -> Option<&str> {
+        self.rare.as_ref()?.advice.as_deref()
+    }
+
+    /// What it adds to the metadata of the answers it passes.
+    pub fn metadata(&self) -> Option<&Arc<Metadata>> {
+        self.rare.as_ref()?.metadata.as_ref()
+    }
+
+    /// The names of limits that it sets aside when both meet in a request, see [`Limit::name`]. Under
+    /// [`compat`](Policy::compat) a limit that [was not given a name](Limit::is_named) has none.
+    pub fn replaces(&self) -> &[Arc<str>] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.replaces)
+    }
+
     /// The path with the values of `entries`, which lead here, where the policy asks for metrics by value; `None` where
     /// it does not. As many as there are values: whoever keeps metrics by it must bound them.
-    pub fn metric_path(&self, entries: &[Entry]) -> Option<String> {
-        self.metric.as_ref().map(|parts| metric::path(parts, entries))
+    pub fn metric_path(&self, entries: &[Entry<'_>]) -> Option<String> {
+        let parts = self.rare.as_ref()?.metric.as_ref()?;
+        Some(metric::path(parts, entries))
     }
 
     /// The plans that have limits of their own, in no order; none where all callers are held to the same.
@@ -404,8 +431,9 @@ impl Rule {
 pub enum Limits {
     /// Everything passes and nothing is counted.
     Unlimited,
-    /// All of these at once; one to eight.
-    Held(Box<[Limit]>),
+    /// All of these at once; one to eight. Most rules have one, and it lies in the rule itself: with many rules, a
+    /// look-up costs what it has to fetch.
+    Held(SmallVec<[Limit; 1]>),
 }
 
 /// Where a descriptor arrived.

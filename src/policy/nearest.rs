@@ -66,7 +66,7 @@ const SLACK: usize = 2;
 
 impl Policy {
     /// The rules nearest to `entries`, which reach none; at most so many, the nearest first.
-    pub fn nearest(&self, entries: &[Entry], most: usize) -> Vec<Near<'_>> {
+    pub fn nearest(&self, entries: &[Entry<'_>], most: usize) -> Vec<Near<'_>> {
         let levels = Levels::new(&self.tree);
         let mut near = Vec::new();
         for node in self.tree.nodes() {
@@ -106,7 +106,7 @@ impl Policy {
 /// A descriptor beside the way to a rule.
 struct Comparison<'c> {
     policy: &'c Policy,
-    entries: &'c [Entry],
+    entries: &'c [Entry<'c>],
     way: Vec<NodeId>,
     levels: &'c Levels<'c>,
 }
@@ -172,20 +172,17 @@ impl Comparison<'_> {
             return Some(self.value_difference(sent, entry, level).into_iter().collect());
         }
         let (written, meant) = (
-            std::str::from_utf8(&sent.key).ok()?,
+            std::str::from_utf8(sent.key).ok()?,
             std::str::from_utf8(key).ok()?,
         );
         spelling::nearest(written, [meant])?;
-        let respelt = Entry {
-            key: key.clone(),
-            value: sent.value.clone(),
-        };
+        let respelt = Entry { key, ..*sent };
         let mut differences = vec![Difference::Key { entry, level }];
         differences.extend(self.value_difference(&respelt, entry, level));
         Some(differences)
     }
 
-    fn value_difference(&self, sent: &Entry, entry: usize, level: usize) -> Option<Difference> {
+    fn value_difference(&self, sent: &Entry<'_>, entry: usize, level: usize) -> Option<Difference> {
         if self.leads(sent, level) {
             return None;
         }
@@ -206,7 +203,7 @@ impl Comparison<'_> {
             };
             let exact = self.policy.tree.value(self.way[level]);
             let words = (
-                std::str::from_utf8(&self.entries[entry].value),
+                std::str::from_utf8(self.entries[entry].value),
                 exact.map(|exact| std::str::from_utf8(exact)),
             );
             !matches!(words, (Ok(sent), Some(Ok(exact))) if spelling::nearest(sent, [exact]).is_some())
@@ -215,7 +212,7 @@ impl Comparison<'_> {
     }
 
     /// Whether `entry` leads to this level from the one above it.
-    fn leads(&self, entry: &Entry, level: usize) -> bool {
+    fn leads(&self, entry: &Entry<'_>, level: usize) -> bool {
         let node = self.way[level];
         let next = self.policy.tree.step(self.policy.tree.parent(node), entry);
         next.is_some_and(|(next, _)| next == node)

@@ -64,7 +64,7 @@ pub enum End<'p, 'd> {
 
 impl Policy {
     /// As [`find`](Self::find), with everything on the way.
-    pub fn trace<'d>(&self, entries: &'d [Entry]) -> Trace<'_, 'd> {
+    pub fn trace<'d>(&self, entries: &[Entry<'d>]) -> Trace<'_, 'd> {
         let levels = Levels::new(&self.tree);
         let mut at = Tree::ROOT;
         let mut steps = Vec::with_capacity(entries.len());
@@ -75,14 +75,14 @@ impl Policy {
             let read = self.tree.read(at, entry);
             let lead = match levels.level(next).lead {
                 Lead::Networks(all) => {
-                    let network = self.tree.network(at, &entry.key, &read);
+                    let network = self.tree.network(at, entry.key, &read);
                     Lead::Networks(network.map_or(all, |network| vec![normalize::shown(network)]))
                 }
                 lead => lead,
             };
-            steps.push(if self.is_secret(&entry.key) {
+            steps.push(if self.is_secret(entry.key) {
                 Step {
-                    key: &entry.key,
+                    key: entry.key,
                     sent: SECRET.as_bytes(),
                     read: Cow::Borrowed(SECRET.as_bytes()),
                     lead: lead.hidden(),
@@ -90,8 +90,8 @@ impl Policy {
                 }
             } else {
                 Step {
-                    key: &entry.key,
-                    sent: &entry.value,
+                    key: entry.key,
+                    sent: entry.value,
                     read,
                     lead,
                     counts: Counts::As(value),

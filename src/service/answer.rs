@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::field::FieldName;
-use crate::domain::descriptor::Entry;
 use crate::domain::limit::Period;
 use crate::domain::time::Micros;
 use crate::domain::verdict::Verdict;
@@ -95,7 +94,7 @@ pub struct Answer {
     /// What the rules that let pass say, in the order of the request; of two that say the same, the first holds.
     pub metadata: SmallVec<[Arc<Metadata>; 1]>,
     /// Entries that led to a rule and are counted nowhere. Callers chose their values.
-    pub uncounted: SmallVec<[Entry; 1]>,
+    pub uncounted: SmallVec<[ShownEntry; 1]>,
     /// One per descriptor, in the order of the request.
     pub statuses: SmallVec<[Status; 2]>,
     /// For the caller, whatever the verdict.
@@ -120,6 +119,15 @@ impl Answer {
             body: None,
         }
     }
+}
+
+/// An entry that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownEntry {
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// Its value, normalised.
+    pub value: Box<[u8]>,
 }
 
 /// What is said about one descriptor.

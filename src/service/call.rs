@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use super::answer::{Answer, Cause};
-use super::decode::{self, Invalid};
+use super::decode::{Asked, Invalid};
 use super::limiter::{Limiter, shown_domain};
 use super::options::UnknownDomain;
 use crate::clock::Clock;
-use crate::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use crate::store::{Store, StoreError};
 
 /// Why a call has no answer.
@@ -29,22 +28,22 @@ pub enum Unanswered {
     Undecided(#[from] StoreError),
 }
 
-/// Answers `wire` before `deadline`.
+/// Answers what was `asked` before `deadline`.
 ///
 /// # Errors
 /// When it is no question, or nothing can decide it.
 pub async fn answer<S: Store, C: Clock>(
     limiter: &Limiter<S, C>,
-    wire: RateLimitRequest,
+    asked: Result<Asked<'_>, Invalid>,
     deadline: Instant,
 ) -> Result<Answer, Unanswered> {
-    let asked = decode::request(wire).inspect_err(|_| limiter.reject())?;
+    let asked = asked.inspect_err(|_| limiter.reject())?;
     if asked.unreadable_overrides > 0 {
         limiter.ignore_overrides(asked.unreadable_overrides);
     }
     let answer = limiter.decide(&asked.request, deadline).await?;
     if answer.cause == Cause::UnknownDomain && limiter.options().unknown_domain == UnknownDomain::Error {
-        let domain = shown_domain(&asked.request.domain);
+        let domain = shown_domain(asked.request.domain);
         return Err(Unanswered::UnknownDomain {
             domain,
             loaded: limiter.domains(),

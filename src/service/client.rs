@@ -114,7 +114,7 @@ impl Client {
     ///
     /// # Errors
     /// When there is no verdict, whatever the reason.
-    pub async fn ask(&mut self, domain: &str, descriptors: &[Descriptor]) -> Result<Reply, AskError> {
+    pub async fn ask(&mut self, domain: &str, descriptors: &[Descriptor<'_>]) -> Result<Reply, AskError> {
         let request = RateLimitRequest {
             domain: Bytes::copy_from_slice(domain.as_bytes()),
             descriptors: descriptors.iter().map(write_descriptor).collect(),
@@ -141,7 +141,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-fn write_descriptor(descriptor: &Descriptor) -> RateLimitDescriptor {
+fn write_descriptor(descriptor: &Descriptor<'_>) -> RateLimitDescriptor {
     let (hits, is_negative_hits) = match descriptor.hits {
         Hits::Take(hits) => (hits, false),
         Hits::Look(_) => (0, false),
@@ -151,8 +151,8 @@ fn write_descriptor(descriptor: &Descriptor) -> RateLimitDescriptor {
         .entries
         .iter()
         .map(|entry| rate_limit_descriptor::Entry {
-            key: entry.key.clone(),
-            value: entry.value.clone(),
+            key: Bytes::copy_from_slice(entry.key),
+            value: Bytes::copy_from_slice(entry.value),
         });
     RateLimitDescriptor {
         entries: entries.collect(),

@@ -1,9 +1,10 @@
 //! Reads a question from the wire into our own words, and says what a zero means.
 
+pub mod usual;
+
 use crate::domain::descriptor::{Descriptor, Entry, Override, Request};
 use crate::domain::limit::{Period, Unit};
 use crate::domain::quantity::Hits;
-use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use crate::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
@@ -40,59 +41,68 @@ pub enum Invalid {
 
 /// What came over the wire.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) request: Request,
+pub struct Asked<'a> {
+    /// The question.
+    pub request: Request<'a>,
     /// How many descriptors bring a limit whose unit says nothing to us.
-    pub(super) unreadable_overrides: u32,
+    pub unreadable_overrides: u32,
 }
 
 /// Reads a request.
-pub(super) fn request(wire: RateLimitRequest) -> Result<Asked, Invalid> {
-    if wire.domain.is_empty() {
-        return Err(Invalid::NoDomain);
-    }
-    match wire.descriptors.len() {
-        0 => return Err(Invalid::NoDescriptors),
-        many if many > MOST_DESCRIPTORS => return Err(Invalid::TooManyDescriptors(many)),
-        _ => {}
-    }
+///
+/// # Errors
+/// When it is no question.
+pub fn request(wire: &RateLimitRequest) -> Result<Asked<'_>, Invalid> {
+    check_head(&wire.domain, wire.descriptors.len())?;
     let mut unreadable_overrides = 0;
     let mut descriptors = Vec::with_capacity(wire.descriptors.len());
-    for (place, descriptor) in wire.descriptors.into_iter().enumerate() {
-        let entries = descriptor.entries.len();
-        if entries > MOST_ENTRIES {
-            return Err(Invalid::TooManyEntries {
-                place: place + 1,
-                entries,
-            });
-        }
-        if entries == 0 && descriptor.limit.is_some() {
+    for (place, descriptor) in wire.descriptors.iter().enumerate() {
+        check_entries(place, descriptor.entries.len())?;
+        if descriptor.entries.is_empty() && descriptor.limit.is_some() {
             return Err(Invalid::NothingToCount(place + 1));
         }
         let limit = descriptor.limit.as_ref().map(read_override);
         unreadable_overrides += u32::from(limit == Some(None));
-        descriptors.push(read_descriptor(descriptor, limit.flatten(), wire.hits_addend));
+        descriptors.push(Descriptor {
+            entries: descriptor
+                .entries
+                .iter()
+                .map(|entry| Entry::new(&entry.key, &entry.value))
+                .collect(),
+            hits: hits(
+                descriptor.hits_addend,
+                descriptor.is_negative_hits,
+                wire.hits_addend,
+            ),
+            limit: limit.flatten(),
+        });
     }
     Ok(Asked {
         request: Request {
-            domain: wire.domain,
+            domain: &wire.domain,
             descriptors,
         },
         unreadable_overrides,
     })
 }
 
-fn read_descriptor(wire: RateLimitDescriptor, limit: Option<Override>, hits_of_request: u32) -> Descriptor {
-    let hits = hits(wire.hits_addend, wire.is_negative_hits, hits_of_request);
-    let entries = wire
-        .entries
-        .into_iter()
-        .map(|entry| Entry {
-            key: entry.key,
-            value: entry.value,
-        })
-        .collect();
-    Descriptor { entries, hits, limit }
+fn check_head(domain: &[u8], descriptors: usize) -> Result<(), Invalid> {
+    match descriptors {
+        _ if domain.is_empty() => Err(Invalid::NoDomain),
+        0 => Err(Invalid::NoDescriptors),
+        many if many > MOST_DESCRIPTORS => Err(Invalid::TooManyDescriptors(many)),
+        _ => Ok(()),
+    }
+}
+
+fn check_entries(place: usize, entries: usize) -> Result<(), Invalid> {
+    if entries > MOST_ENTRIES {
+        return Err(Invalid::TooManyEntries {
+            place: place + 1,
+            entries,
+        });
+    }
+    Ok(())
 }
 
 /// The limit that a request brings along; none when its unit is unknown or its period longer than any may be. An error
@@ -132,9 +142,11 @@ fn hits(of_descriptor: Option<u64>, negative: bool, of_request: u32) -> Hits {
 mod tests {
     use super::*;
     use crate::domain::limit::Period;
+    use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
     use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
     use bytes::Bytes;
     use prost::Message;
+    use smallvec::smallvec;
 
     /// A field of bytes, a string or a message.
     fn field(number: u8, value: &[u8]) -> Vec<u8> {
@@ -183,18 +195,15 @@ mod tests {
         ]
         .concat();
         let wire = RateLimitRequest::decode(bytes.as_slice()).expect("decodes");
-        let asked = request(wire).expect("a question");
-        let entries = [(&b"client"[..], &b"\xff\xfe\0"[..]), (b"empty", b"")].map(|(key, value)| Entry {
-            key: Bytes::from_static(key),
-            value: Bytes::from_static(value),
-        });
+        let asked = request(&wire).expect("a question");
+        let entries = smallvec![Entry::new("client", b"\xff\xfe\0"), Entry::new("empty", "")];
         assert_eq!(
             asked,
             Asked {
                 request: Request {
-                    domain: Bytes::from_static(b"edge\xff"),
+                    domain: b"edge\xff",
                     descriptors: vec![Descriptor {
-                        entries: entries.to_vec(),
+                        entries,
                         hits: Hits::Take(7),
                         limit: None
                     }],
@@ -218,8 +227,9 @@ mod tests {
 
     #[test]
     fn what_is_no_question_is_refused_with_the_bound() {
-        let check = |wire, expected: &str| {
-            assert_eq!(request(wire).expect_err("no question").to_string(), expected);
+        let check = |wire: RateLimitRequest, expected: &str| {
+            assert_eq!(request(&wire).expect_err("no question").to_string(), expected);
+            assert_eq!(usual::request(&wire.encode_to_vec()), None);
         };
         check(RateLimitRequest::default(), "rate limit domain must not be empty");
         check(asking(vec![]), "rate limit descriptor list must not be empty");
@@ -237,7 +247,7 @@ mod tests {
             asking(vec![descriptor(0), empty]),
             "descriptor 2 brings a limit but no entries to count by",
         );
-        assert!(request(asking(vec![descriptor(32); 128])).is_ok());
+        assert!(request(&asking(vec![descriptor(32); 128])).is_ok());
     }
 
     #[test]
@@ -249,7 +259,8 @@ mod tests {
                 unit,
                 unit_multiplier,
             });
-            let asked = request(asking(vec![own, descriptor(1)])).expect("a question");
+            let wire = asking(vec![own, descriptor(1)]);
+            let asked = request(&wire).expect("a question");
             assert_eq!(asked.request.descriptors[1].limit, None);
             let limit = asked.request.descriptors[0].limit;
             assert_eq!(asked.unreadable_overrides, u32::from(limit.is_none()));

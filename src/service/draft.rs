@@ -1,16 +1,17 @@
 //! From what a request's descriptors reach to the checks they want: limits of the policy or of the request, those that
 //! others replace taken out, no counter asked twice.
 
+use std::hash::BuildHasher;
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap};
 use smallvec::{SmallVec, smallvec};
 
+use super::answer::ShownEntry;
 use super::options::Modes;
 use super::plan::{Held, KeyBuffer, Plan, Planned, Reached};
 use crate::domain::check::{Binding, Charge};
-use crate::domain::descriptor::{Descriptor, Entry, Override};
+use crate::domain::descriptor::{Descriptor, Override};
 use crate::domain::limit::{Algorithm, Limit, LimitSpec};
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
@@ -28,15 +29,21 @@ pub(super) struct Draft<'p, 'r> {
     modes: Modes,
     buffer: KeyBuffer,
     wanted: SmallVec<[Planned<'p>; 2]>,
-    uncounted: SmallVec<[Entry; 1]>,
+    uncounted: SmallVec<[ShownEntry; 1]>,
     /// How many descriptors came before.
     place: usize,
     by_value: Vec<(usize, String)>,
 }
 
 impl<'p, 'r> Draft<'p, 'r> {
-    /// Nothing wanted yet.
-    pub(super) fn new(domain: &'r [u8], policy: &'p Policy, keys: &'r Keys, modes: Modes) -> Self
+    /// Nothing wanted yet, of so many descriptors.
+    pub(super) fn new(
+        domain: &'r [u8],
+        descriptors: usize,
+        policy: &'p Policy,
+        keys: &'r Keys,
+        modes: Modes,
+    ) -> Self
     where
         'p: 'r,
     {
@@ -49,7 +56,7 @@ impl<'p, 'r> Draft<'p, 'r> {
             keys,
             modes,
             buffer: KeyBuffer::take(),
-            wanted: SmallVec::new(),
+            wanted: SmallVec::with_capacity(descriptors),
             uncounted: SmallVec::new(),
             place: 0,
             by_value: Vec::new(),
@@ -78,16 +85,16 @@ impl<'p, 'r> Draft<'p, 'r> {
     }
 
     /// Wants the checks that `descriptor` asks for.
-    pub(super) fn reach(&mut self, descriptor: &Descriptor) -> Reached<'p> {
+    pub(super) fn reach(&mut self, descriptor: &Descriptor<'_>) -> Reached<'p> {
         if descriptor.entries.is_empty() {
             self.place += 1;
             return Reached::Nothing;
         }
         let found = self.policy.find(&descriptor.entries);
         if let Some(found) = &found {
-            let owned = |entry: &Counted<'_>| Entry {
-                key: Bytes::copy_from_slice(entry.key),
-                value: Bytes::copy_from_slice(&entry.value),
+            let owned = |entry: &Counted<'_>| ShownEntry {
+                key: Box::from(entry.key),
+                value: Box::from(&*entry.value),
             };
             let shown = found.uncounted.iter().filter(|entry| !entry.secret);
             self.uncounted.extend(shown.map(owned));
@@ -101,7 +108,7 @@ impl<'p, 'r> Draft<'p, 'r> {
         if let Some(limit) = limit {
             return self.reach_override(descriptor, found.as_ref(), limit);
         }
-        let Some(found) = found else {
+        let Some(found) = &found else {
             return Reached::NoRule;
         };
         let Limits::Held(limits) = found.limits else {
@@ -136,7 +143,7 @@ impl<'p, 'r> Draft<'p, 'r> {
     /// says beside its limit holds no more, either: a rule that is only watched does not make the request's limit so.
     fn reach_override(
         &mut self,
-        descriptor: &Descriptor,
+        descriptor: &Descriptor<'_>,
         found: Option<&Found<'p, '_>>,
         limit: Limit,
     ) -> Reached<'p> {
@@ -153,9 +160,9 @@ impl<'p, 'r> Draft<'p, 'r> {
                 .entries
                 .iter()
                 .map(|entry| Part {
-                    key: &entry.key,
-                    value: &entry.value,
-                    secret: self.policy.is_secret(&entry.key),
+                    key: entry.key,
+                    value: entry.value,
+                    secret: self.policy.is_secret(entry.key),
                 })
                 .collect(),
         };
@@ -185,7 +192,7 @@ impl<'p, 'r> Draft<'p, 'r> {
         let replaced: SmallVec<[&str; 4]> = reached
             .iter()
             .filter_map(|reached| match reached {
-                Reached::Limited(rule, _) | Reached::Unlimited(rule) => Some(&rule.replaces),
+                Reached::Limited(rule, _) | Reached::Unlimited(rule) => Some(rule.replaces()),
                 _ => None,
             })
             .flat_map(|names| names.iter().map(AsRef::as_ref))
@@ -221,7 +228,7 @@ impl<'p, 'r> Draft<'p, 'r> {
 }
 
 /// Whether what `descriptor` reached counts a pattern in place of one of its values (`share_threshold`).
-fn shares_a_value(found: &Found<'_, '_>, descriptor: &Descriptor) -> bool {
+fn shares_a_value(found: &Found<'_, '_>, descriptor: &Descriptor<'_>) -> bool {
     let counted = found.counted.iter().zip(&descriptor.entries);
     found.counted.len() == descriptor.entries.len()
         && counted
@@ -264,8 +271,9 @@ fn arrange<'p>(
     keys: &KeyBuffer,
     compat: bool,
 ) -> (SmallVec<[Planned<'p>; 2]>, SmallVec<[usize; 2]>) {
-    if wanted.len() < 2 {
-        return (wanted, smallvec![0]);
+    if is_arranged(&wanted, keys, compat) {
+        let places = (0..wanted.len()).collect();
+        return (wanted, places);
     }
     let mut places: SmallVec<[usize; 2]> = smallvec![0; wanted.len()];
     let mut checks: SmallVec<[Planned<'p>; 2]> = SmallVec::with_capacity(wanted.len());
@@ -300,6 +308,24 @@ fn arrange<'p>(
         checks.push(check);
     }
     (checks, places)
+}
+
+/// Whether nothing is left to arrange, which is usual. Keys are long and alike, so what is compared is their hashes: two
+/// that are the same only mean to look closer.
+fn is_arranged(wanted: &[Planned<'_>], keys: &KeyBuffer, compat: bool) -> bool {
+    if wanted.len() < 2 {
+        return true;
+    }
+    if wanted.len() > FEW || !compat && wanted.iter().any(Planned::gives_back) {
+        return false;
+    }
+    let hasher = DefaultHashBuilder::default();
+    let hashes: SmallVec<[u64; FEW]> = wanted
+        .iter()
+        .map(|check| hasher.hash_one(keys.key(&check.key)))
+        .collect();
+    let is_alone = |place: usize| !hashes[..place].contains(&hashes[place]);
+    (1..hashes.len()).all(is_alone)
 }
 
 /// One counter asked twice is asked for the larger hits. Where a gateway sends one client under two plans, the

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use super::answer::{Answer, Header, ShownLimit, Status};
-use crate::domain::descriptor::Entry;
+use super::answer::{Answer, Header, ShownEntry, ShownLimit, Status};
 use crate::domain::limit::Unit;
 use crate::domain::verdict::Verdict;
 use crate::policy::metadata::Metadata;
@@ -107,7 +106,7 @@ pub fn message(answer: &Answer) -> RateLimitResponse {
 }
 
 /// Appends a `RateLimitResponse`. Its overall code is never the default, which a gateway would take for permission.
-pub(super) fn response(answer: &Answer, into: &mut Vec<u8>) {
+pub fn response(answer: &Answer, into: &mut Vec<u8>) {
     let mut response = Message(into);
     response.number(1, code(answer.verdict));
     for status in &answer.statuses {
@@ -199,10 +198,10 @@ fn write_metadata(mut message: Message<'_>, answer: &Answer) {
 }
 
 /// Of two entries with one key the first.
-fn write_entries(mut message: Message<'_>, entries: &[Entry]) {
+fn write_entries(mut message: Message<'_>, entries: &[ShownEntry]) {
     for (place, entry) in entries.iter().enumerate() {
         let key = String::from_utf8_lossy(&entry.key);
-        let is_first = |before: &Entry| String::from_utf8_lossy(&before.key) != key;
+        let is_first = |before: &ShownEntry| String::from_utf8_lossy(&before.key) != key;
         if entries[..place].iter().all(is_first) {
             message.text_member(&key, &String::from_utf8_lossy(&entry.value));
         }

@@ -1,5 +1,7 @@
 //! The response headers that tell a caller about its budget, also while there is room.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::answer::Header;
@@ -101,14 +103,13 @@ pub(super) fn add_as_reference(
 /// What is shown: each name once, at its smallest remaining, for a reader finds a policy by its name.
 fn choose<'a>(met: &[Budget<'a>]) -> SmallVec<[Budget<'a>; 4]> {
     let mut shown: SmallVec<[Budget<'a>; 4]> = SmallVec::new();
-    for budget in met.iter().filter(|budget| can_be_quoted(budget.limit.name())) {
-        match shown
-            .iter_mut()
-            .find(|other| other.limit.name() == budget.limit.name())
-        {
-            Some(other) if nearness(budget) < nearness(other) => *other = *budget,
-            Some(_) => {}
-            None => shown.push(*budget),
+    for budget in met {
+        if let Some(other) = shown.iter_mut().find(|other| have_one_name(other, budget)) {
+            if nearness(budget) < nearness(other) {
+                *other = *budget;
+            }
+        } else if can_be_quoted(budget.limit.name()) {
+            shown.push(*budget);
         }
     }
     if shown.len() > MOST_SHOWN {
@@ -116,6 +117,12 @@ fn choose<'a>(met: &[Budget<'a>]) -> SmallVec<[Budget<'a>; 4]> {
         shown.truncate(MOST_SHOWN);
     }
     shown
+}
+
+/// Most often they are of one rule, and their name is the same one.
+fn have_one_name(one: &Budget<'_>, other: &Budget<'_>) -> bool {
+    let (one, other) = (one.limit.name(), other.limit.name());
+    Arc::ptr_eq(one, other) || one == other
 }
 
 /// Orders budgets: refused ones first, then by what remains.

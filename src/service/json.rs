@@ -15,9 +15,9 @@ use prost_types::value::Kind;
 use serde_json::{Map, Number, Value};
 
 use super::call::{self, Unanswered};
-use super::encode;
 use super::limiter::Limiter;
 use super::rls::{LARGEST_MESSAGE, LONGEST_CALL};
+use super::{decode, encode};
 use crate::clock::Clock;
 use crate::domain::verdict::Verdict;
 use crate::proto::envoy::config::core::v3::HeaderValue as WireHeader;
@@ -35,7 +35,7 @@ pub(super) async fn reply<S: Store, C: Clock>(limiter: Arc<Limiter<S, C>>, body:
         limiter.reject();
         return refusal(StatusCode::BAD_REQUEST, "Bad Request\n");
     };
-    match call::answer(&limiter, wire, deadline).await {
+    match call::answer(&limiter, decode::request(&wire), deadline).await {
         Ok(answer) => {
             let status = match answer.verdict {
                 Verdict::OverLimit => StatusCode::TOO_MANY_REQUESTS,

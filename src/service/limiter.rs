@@ -73,12 +73,12 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// # Errors
     /// When the store could not decide and nothing decides in its place. The caller must then be told of an error:
     /// neither verdict would be true.
-    pub async fn decide(&self, request: &Request, deadline: Instant) -> Result<Answer, StoreError> {
+    pub async fn decide(&self, request: &Request<'_>, deadline: Instant) -> Result<Answer, StoreError> {
         let now = self.clock.now();
         let live = self.policies.load();
         let tally = live.tally(self.core);
-        let Some((domain, policy)) = live.find(&request.domain) else {
-            self.warn_of_unknown_domain(&request.domain, &live, now);
+        let Some((domain, policy)) = live.find(request.domain) else {
+            self.warn_of_unknown_domain(request.domain, &live, now);
             tally.called(None, Cause::UnknownDomain);
             return Ok(Answer::untouched(Cause::UnknownDomain, request.descriptors.len()));
         };
@@ -167,7 +167,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             headers::add_as_reference(style, names, &met, &mut answer.headers);
             return answer;
         }
-        let enforced: SmallVec<[Budget<'_>; 4]> = checked(plan, decisions)
+        let enforced: SmallVec<[Budget<'_>; 8]> = checked(plan, decisions)
             .filter(|(check, decision)| !is_watched(plan, check) && decision.reason.has_figures())
             .map(budget)
             .collect();
@@ -183,7 +183,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             .filter(|(check, decision)| refuses(check, decision))
             .map(budget)
             .collect();
-        let advice = deciding(plan, decisions).and_then(|place| plan.check(place).rule.advice.as_deref());
+        let advice = deciding(plan, decisions).and_then(|place| plan.check(place).rule.advice());
         let refusal = Refusal::new(&refusing, advice, &self.random);
         if let Some(seconds) = refusal.retry_after() {
             answer.headers.push(Header {
@@ -371,7 +371,7 @@ fn metadata(plan: &Plan<'_>, decisions: &Decisions, statuses: &[Status]) -> Smal
             status.verdict == Verdict::UnderLimit && !was_left_open(reached, decisions)
         })
         .filter_map(|(reached, _)| match reached {
-            Reached::Limited(rule, _) | Reached::Unlimited(rule) => rule.metadata.clone(),
+            Reached::Limited(rule, _) | Reached::Unlimited(rule) => rule.metadata().cloned(),
             Reached::Nothing | Reached::NoRule | Reached::Replaced => None,
         })
         .collect()

@@ -5,10 +5,11 @@ use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
+use super::answer::ShownEntry;
 use super::draft::Draft;
 use super::options::Modes;
 use crate::domain::check::{Binding, Check, Group, OnStoreFailure};
-use crate::domain::descriptor::{Entry, Request};
+use crate::domain::descriptor::Request;
 use crate::domain::limit::Limit;
 use crate::domain::quantity::Hits;
 use crate::domain::time::Micros;
@@ -23,7 +24,7 @@ pub(super) struct Plan<'p> {
     /// In the order of the request.
     pub(super) reached: SmallVec<[Reached<'p>; 2]>,
     /// Entries that led to a rule and are no part of a counter.
-    pub(super) uncounted: SmallVec<[Entry; 1]>,
+    pub(super) uncounted: SmallVec<[ShownEntry; 1]>,
     /// Of rules whose metrics are kept apart by callers' values: the place in `reached`, and the path with the values.
     pub(super) by_value: Vec<(usize, String)>,
     /// Whether the domain is decided as the reference does.
@@ -97,8 +98,8 @@ impl Deref for Held<'_> {
 
 impl<'p> Plan<'p> {
     /// Matches every descriptor of `request` and lays out the checks.
-    pub(super) fn new(request: &Request, policy: &'p Policy, keys: &Keys, modes: Modes) -> Self {
-        let mut draft = Draft::new(&request.domain, policy, keys, modes);
+    pub(super) fn new(request: &Request<'_>, policy: &'p Policy, keys: &Keys, modes: Modes) -> Self {
+        let mut draft = Draft::new(request.domain, request.descriptors.len(), policy, keys, modes);
         let reached = request
             .descriptors
             .iter()

@@ -118,9 +118,14 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 /// Reads a frame as far as it can be read, and checks what it becomes.
 fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
     let Ok(wire) = RateLimitRequest::decode(bytes) else {
+        assert_eq!(decode::usual::request(bytes), None, "nobody else can read it");
         return;
     };
-    let Ok(asked) = decode::request(wire) else { return };
+    let expected = decode::request(&wire);
+    if let Some(usual) = decode::usual::request(bytes) {
+        assert_eq!(Ok(usual), expected, "read in two ways");
+    }
+    let Ok(asked) = expected else { return };
     let request = asked.request;
     assert!(!request.domain.is_empty());
     assert!((1..=MOST_DESCRIPTORS).contains(&request.descriptors.len()));
@@ -132,7 +137,7 @@ fn follow(bytes: &[u8], set: &PolicySet, keys: &Keys) {
             Hits::Look(hits) => assert_eq!(hits, 1),
         }
     }
-    let Some(policy) = set.policy(&request.domain) else {
+    let Some(policy) = set.policy(request.domain) else {
         return;
     };
     let plan = Plan::new(&request, policy, keys, Modes::default());
@@ -182,15 +187,16 @@ fn frames_reach_every_kind_of_rule() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let (set, keys, mut runner) = (policies(), Keys::new("comporta"), TestRunner::deterministic());
-    let (mut limited, mut unlimited, mut several) = (0, 0, 0);
+    let (mut limited, mut unlimited, mut several, mut usual) = (0, 0, 0, 0);
     for _ in 0..2_000 {
         let wire = any_request().new_tree(&mut runner).expect("a request").current();
-        let Ok(asked) = decode::request(wire) else {
+        let Ok(asked) = decode::request(&wire) else {
             continue;
         };
-        let Some(policy) = set.policy(&asked.request.domain) else {
+        let Some(policy) = set.policy(asked.request.domain) else {
             continue;
         };
+        usual += usize::from(decode::usual::request(&wire.encode_to_vec()).is_some());
         let plan = Plan::new(&asked.request, policy, &keys, Modes::default());
         several += usize::from(plan.checks().len() > 1);
         limited += plan
@@ -205,7 +211,7 @@ fn frames_reach_every_kind_of_rule() {
             .count();
     }
     assert!(
-        limited > 50 && unlimited > 5 && several > 20,
-        "{limited}, {unlimited}, {several}"
+        limited > 50 && unlimited > 5 && several > 20 && usual > 50,
+        "{limited}, {unlimited}, {several}, {usual}"
     );
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, Request, Response, Uri};
 use hyper::body::Incoming;
-use prost::Message;
 use tonic::codegen::Service;
 use tonic::service::Routes;
 use tonic::{Status, async_trait};
 
 use super::call::{self, Unanswered};
 use super::connection::Responder;
+use super::decode::{self, usual};
 use super::encode;
 use super::limiter::Limiter;
 use super::unary::{self, Arrived, Body};
@@ -88,10 +88,10 @@ impl<S: Store, C: Clock> Calls<S, C> {
             Ok(Err(status)) => return failed(&status),
             Err(_) => return too_late(),
         };
-        let Ok(wire) = RateLimitRequest::decode(whole.message()) else {
+        let Some(asked) = usual::request(whole.message()) else {
             return self.route(question(headers, whole.into_body()), deadline).await;
         };
-        match call::answer(&self.0.limiter, wire, deadline).await {
+        match call::answer(&self.0.limiter, Ok(asked), deadline).await {
             Ok(answer) => unary::answer(|into| encode::response(&answer, into)),
             Err(error) => failed(&status(&error)),
         }
@@ -148,7 +148,7 @@ impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let deadline = Instant::now() + time_left(request.metadata().as_ref());
-        call::answer(&self.0, request.into_inner(), deadline)
+        call::answer(&self.0, decode::request(request.get_ref()), deadline)
             .await
             .map(|answer| tonic::Response::new(encode::message(&answer)))
             .map_err(|error| status(&error))

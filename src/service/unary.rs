@@ -47,8 +47,8 @@ impl Whole {
     }
 
     /// The message alone.
-    pub(super) fn message(&self) -> Bytes {
-        self.0.slice(PREFIX..)
+    pub(super) fn message(&self) -> &[u8] {
+        &self.0[PREFIX..]
     }
 
     /// As it arrived.
@@ -171,7 +171,9 @@ mod tests {
 
     #[test]
     fn only_one_uncompressed_message_in_one_piece_is_whole() {
-        let whole = |data: &'static [u8]| Whole::read(&Bytes::from_static(data)).map(|whole| whole.message());
+        let whole = |data: &'static [u8]| {
+            Whole::read(&Bytes::from_static(data)).map(|whole| whole.message().to_vec())
+        };
         assert_eq!(whole(b"\0\0\0\0\x02ab").as_deref(), Some(&b"ab"[..]));
         assert_eq!(whole(b"\0\0\0\0\0").as_deref(), Some(&b""[..]));
         for other in [

@@ -16,6 +16,7 @@ mod part;
 mod tests;
 
 use std::io::Write as _;
+use std::ops::Range;
 
 use ring::hmac;
 
@@ -98,9 +99,7 @@ impl Keys {
         counted: impl Iterator<Item = Part<'a>> + Clone,
         limit: &Limit,
     ) {
-        self.write_key(into, realm, counted, limit, |into| {
-            part::write(into, limit.name().as_bytes());
-        });
+        self.write_key(into, realm, counted, limit, Name::OfLimit);
     }
 
     /// Appends the key of the counter of a limit that a request brought along for these entries: no limit of a policy
@@ -112,8 +111,7 @@ impl Keys {
         counted: impl Iterator<Item = Part<'a>> + Clone,
         limit: &Limit,
     ) {
-        // The name of a policy's limit starts with a digit, that of its length.
-        self.write_key(into, realm, counted, limit, |into| into.push(b'o'));
+        self.write_key(into, realm, counted, limit, Name::Override);
     }
 
     /// Appends the key of the one counter that these entries have per period, whichever limit counts in it.
@@ -124,66 +122,125 @@ impl Keys {
         counted: impl Iterator<Item = Part<'a>> + Clone,
         limit: &Limit,
     ) {
-        self.write_key(into, realm, counted, limit, |into| into.push(b'n'));
+        self.write_key(into, realm, counted, limit, Name::None);
     }
 
+    /// Few keys hold anything that must be escaped: so they are written as if none did, and looked over once.
     fn write_key<'a>(
         &self,
         into: &mut Vec<u8>,
         realm: Realm<'_>,
         counted: impl Iterator<Item = Part<'a>> + Clone,
         limit: &Limit,
-        name: impl FnOnce(&mut Vec<u8>),
+        name: Name,
     ) {
-        into.extend_from_slice(&self.start);
-        part::write(into, realm.domain);
-        let shard = realm
+        let start = into.len();
+        let writer = Writer {
+            keys: self,
+            realm,
+            limit,
+            name,
+        };
+        let tag = writer.write(into, counted.clone(), part::write_plain);
+        if part::need_escape(&into[tag.clone()]) || part::need_escape(&into[tag.end + 1..]) {
+            into.truncate(start);
+            writer.write(into, counted, part::write);
+        }
+    }
+}
+
+/// What stands in a key for the limit's name.
+#[derive(Clone, Copy)]
+enum Name {
+    OfLimit,
+    Override,
+    None,
+}
+
+/// All of a key but its entries.
+struct Writer<'k> {
+    keys: &'k Keys,
+    realm: Realm<'k>,
+    limit: &'k Limit,
+    name: Name,
+}
+
+impl Writer<'_> {
+    /// Appends a key, its parts as `write` does. Says where what is between the braces is.
+    fn write<'a>(
+        &self,
+        into: &mut Vec<u8>,
+        counted: impl Iterator<Item = Part<'a>> + Clone,
+        write: impl Fn(&mut Vec<u8>, &[u8]) + Copy,
+    ) -> Range<usize> {
+        into.extend_from_slice(&self.keys.start);
+        let start = into.len();
+        write(into, self.realm.domain);
+        let shard = self
+            .realm
             .shard_by
             .and_then(|key| counted.clone().position(|part| part.key == key));
         let is_shard = |place| shard.is_none_or(|shard| shard == place);
         let mut others = 0;
         for (place, part) in counted.clone().enumerate() {
             if is_shard(place) {
-                self.write_entry(into, part);
+                self.write_entry(into, part, write);
             } else {
                 others += 1;
             }
         }
+        let end = into.len();
         into.push(b'}');
-        name(into);
-        write_algorithm(into, limit);
+        match self.name {
+            Name::OfLimit => write(into, self.limit.name().as_bytes()),
+            // The name of a policy's limit starts with a digit, that of its length.
+            Name::Override => into.push(b'o'),
+            Name::None => into.push(b'n'),
+        }
+        write_algorithm(into, self.limit);
         if let Some(shard) = shard.filter(|_| others > 0) {
             into.push(b'+');
             part::number(into, shard);
             into.push(b'/');
             for (_, part) in counted.enumerate().filter(|(place, _)| *place != shard) {
-                self.write_entry(into, part);
+                self.write_entry(into, part, write);
             }
         }
+        start..end
     }
 
-    fn write_entry(&self, into: &mut Vec<u8>, entry: Part<'_>) {
-        part::write(into, entry.key);
+    fn write_entry(&self, into: &mut Vec<u8>, entry: Part<'_>, write: impl Fn(&mut Vec<u8>, &[u8])) {
+        write(into, entry.key);
         if entry.secret {
-            part::write_secret(into, entry.value, &self.secret);
+            part::write_secret(into, entry.value, &self.keys.secret);
         } else {
-            part::write(into, entry.value);
+            write(into, entry.value);
         }
     }
 }
 
 /// Letters and digits.
 fn write_algorithm(into: &mut Vec<u8>, limit: &Limit) {
-    let period = limit.period().length().get() / 1_000_000;
-    let _ = match (limit.algorithm(), limit.grid()) {
-        (Algorithm::TokenBucket, _) => write!(into, "t"),
-        (Algorithm::LeakyBucket, _) => write!(into, "l"),
-        (Algorithm::SlidingWindow, _) => write!(into, "w{period}"),
-        (Algorithm::SlidingLog, _) => write!(into, "g{period}"),
-        (Algorithm::FixedWindow, Grid::Epoch) => write!(into, "f{period}"),
-        (Algorithm::FixedWindow, Grid::Monday) => write!(into, "f{period}w"),
-        (Algorithm::FixedWindow, Grid::Months(months)) => write!(into, "f{months}m"),
+    let mut put = |letter, number: u64| {
+        into.push(letter);
+        part::number(into, number);
     };
+    let period = limit.period().length().get() / 1_000_000;
+    match (limit.algorithm(), limit.grid()) {
+        (Algorithm::TokenBucket, _) => into.push(b't'),
+        (Algorithm::LeakyBucket, _) => into.push(b'l'),
+        (Algorithm::SlidingWindow, _) => put(b'w', period),
+        (Algorithm::SlidingLog, _) => put(b'g', period),
+        (Algorithm::FixedWindow, Grid::Epoch) => put(b'f', period),
+        (Algorithm::FixedWindow, Grid::Monday) => {
+            put(b'f', period);
+            into.push(b'w');
+        }
+        (Algorithm::FixedWindow, Grid::Months(months)) => {
+            put(b'f', months.into());
+            into.push(b'm');
+        }
+    }
 }
 
 /// What all counters of one limit have in common: the domain, and what comes after the braces but for entries.

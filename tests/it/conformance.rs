@@ -15,7 +15,7 @@ use comporta::service::headers::HeaderStyle;
 use comporta::service::limiter::Limiter;
 use comporta::service::live::Policies;
 use comporta::service::options::{LimiterOptions, Modes, UnknownDomain};
-use comporta::service::{call, encode};
+use comporta::service::{call, decode, encode};
 use comporta::store::key::Keys;
 use comporta::store::memory::Memory;
 use serde::Deserialize;
@@ -194,7 +194,8 @@ async fn differences(case: &Case, better: Option<&Better>, compat: bool) -> Diff
                 let deadline = Instant::now() + Duration::from_secs(60);
                 let mut answer = None;
                 for _ in 0..request.repeat {
-                    answer = Some(call::answer(&limiter, request.wire(), deadline).await);
+                    let wire = request.wire();
+                    answer = Some(call::answer(&limiter, decode::request(&wire), deadline).await);
                 }
                 let expected = better.and_then(|better| better.answers.get(&place.to_string()));
                 let shows_metadata = case.env.contains_key("RESPONSE_DYNAMIC_METADATA");

@@ -23,6 +23,7 @@ mod harness;
 mod heartbeat;
 mod history;
 mod json;
+mod kept_instructions;
 mod matching;
 mod notices;
 mod overrides;

@@ -2,21 +2,17 @@
 
 use std::fmt::Write;
 
-use bytes::Bytes;
 use comporta::domain::descriptor::Entry;
 use comporta::policy::PolicySet;
 
 use crate::harness::allocator::allocations;
 
-fn entries(descriptor: &str) -> Vec<Entry> {
-    let entry = |text: &str| {
-        let (key, value) = text.split_once('=').expect("a key and a value");
-        Entry {
-            key: Bytes::copy_from_slice(key.as_bytes()),
-            value: Bytes::copy_from_slice(value.as_bytes()),
-        }
-    };
-    descriptor.split(',').map(entry).collect()
+fn entries(descriptor: &str) -> Vec<Entry<'_>> {
+    let pairs = descriptor.split(',').map(|text| text.split_once('='));
+    pairs
+        .map(|pair| pair.expect("a key and a value"))
+        .map(|(key, value)| Entry::new(key, value))
+        .collect()
 }
 
 fn policy(rules: usize) -> PolicySet {
@@ -27,8 +23,7 @@ plans:
   api: { pro: { rate: 60/minute }, default: { rate: 6/minute } }
 descriptors:
   - { key: a, value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a,
-      value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a, value: b, descriptors: [{ key: a, value: b,
-      descriptors: [{ key: a, value: b, rate_limit: { rate: 1/day } }] }] }] }] }] }] }] }
+      value: b, rate_limit: { rate: 1/day } }] }] }] }
   - key: pattern
     value: a*
     rate_limit: { rate: 1/day }
@@ -69,7 +64,7 @@ fn a_match_allocates_nothing() {
         ("tenant=one,client=client-1999,route=export,plan=none", true),
         ("tenant=one,client=client-2000", false),
         ("tenant=two,client=client-0", false),
-        ("a=b,a=b,a=b,a=b,a=b,a=b,a=b,a=b", true),
+        ("a=b,a=b,a=b,a=b", true),
         ("pattern=abc", true),
         ("pattern=b", false),
         ("address=10.1.2.3", true),

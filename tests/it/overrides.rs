@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use comporta::clock::ManualClock;
 use comporta::domain::descriptor::{Descriptor, Entry, Override, Request};
 use comporta::domain::limit::{Period, Unit};
@@ -74,18 +73,15 @@ impl Bench {
     }
 
     async fn ask(&self, key: &str, limit: Option<(u32, Unit)>) -> Answer {
-        let entry = Entry {
-            key: Bytes::copy_from_slice(key.as_bytes()),
-            value: Bytes::from_static(b"a"),
-        };
+        let entry = Entry::new(key, "a");
         let limit = limit.map(|(count, unit)| Override {
             count,
             period: Period::one(unit),
         });
         let request = Request {
-            domain: Bytes::from_static(b"edge"),
+            domain: b"edge",
             descriptors: vec![Descriptor {
-                entries: vec![entry],
+                entries: [entry].into_iter().collect(),
                 hits: Hits::Take(1),
                 limit,
             }],

@@ -124,7 +124,6 @@ pub(super) fn hot_limit() -> Result<Limit, LimitError> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
 
     use super::*;
     use crate::domain::descriptor::Entry;
@@ -146,11 +145,8 @@ mod tests {
     #[test]
     fn short_keys_are_as_short_as_they_are_said_to_be() {
         let policy = parse(&short_keys());
-        let entry = Entry {
-            key: Bytes::from_static(b"c"),
-            value: Bytes::from(caller(7)),
-        };
-        let entries = [entry];
+        let caller = caller(7);
+        let entries = [Entry::new("c", &caller)];
         let found = policy.policies()[0].find(&entries).expect("a rule");
         let Limits::Held(limits) = found.rule.limits_of(None) else {
             panic!("unlimited");

@@ -76,8 +76,8 @@ fn rule(rule: &Rule) -> Value {
         },
         "on_store_failure": rule.on_store_failure.map(OnStoreFailure::name),
         "cost": rule.cost,
-        "replaces": rule.replaces.iter().map(|name| &**name).collect::<Vec<_>>(),
-        "advice": rule.advice.as_deref(),
+        "replaces": rule.replaces().iter().map(|name| &**name).collect::<Vec<_>>(),
+        "advice": rule.advice(),
     })
 }
 

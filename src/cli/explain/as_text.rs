@@ -59,7 +59,7 @@ fn path(explanation: &Explanation<'_>, met: &Met<'_>, out: &mut impl Write) -> i
     let sent: Vec<String> = explanation
         .entries
         .iter()
-        .map(|entry| format!("{}={}", readable(&entry.key), value_of(entry, met.policy)))
+        .map(|entry| format!("{}={}", readable(entry.key), value_of(entry, met.policy)))
         .collect();
     let width = sent
         .iter()
@@ -194,10 +194,10 @@ fn more_about(rule: &Rule, out: &mut impl Write) -> io::Result<()> {
             "refuses only when every quota of the request is spent",
         )?,
     }
-    if !rule.replaces.is_empty() {
-        line(out, "replaces", &rule.replaces.join(", "))?;
+    if !rule.replaces().is_empty() {
+        line(out, "replaces", &rule.replaces().join(", "))?;
     }
-    if let Some(advice) = &rule.advice {
+    if let Some(advice) = rule.advice() {
         line(out, "advice", &readable(advice.as_bytes()))?;
     }
     Ok(())

@@ -29,8 +29,8 @@ pub(super) fn some_of(all: &[String]) -> String {
 }
 
 /// What to change about `entries`, for each thing that keeps them from a rule.
-pub(super) fn differences(near: &Near<'_>, entries: &[Entry], policy: &Policy) -> Vec<String> {
-    let key = |entry: usize| readable(&entries[entry].key);
+pub(super) fn differences(near: &Near<'_>, entries: &[Entry<'_>], policy: &Policy) -> Vec<String> {
+    let key = |entry: usize| readable(entries[entry].key);
     let value = |entry: usize| value_of(&entries[entry], policy);
     let of = |place: usize| &near.levels[place];
     let difference = |difference: &Difference| match *difference {

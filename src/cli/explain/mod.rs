@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use super::args::ExplainArgs;
-use super::descriptor;
+use super::descriptor::{self, TypedEntry};
 use super::exit::Exit;
 use super::sources;
 use crate::domain::check::OnStoreFailure;
@@ -30,13 +30,14 @@ const NEAREST: usize = 3;
 /// # Errors
 /// When `out` or `err` cannot be written to.
 pub fn explain(args: &ExplainArgs, out: &mut impl Write, err: &mut impl Write) -> io::Result<Exit> {
-    let (policies, entries) = match read(&args.policies_and_descriptor) {
+    let (policies, typed) = match read(&args.policies_and_descriptor) {
         Ok(read) => read,
         Err(mistake) => {
             writeln!(err, "{mistake}")?;
             return Ok(Exit::Usage);
         }
     };
+    let entries = descriptor::entries(&typed);
     let set = sources::read(&policies)
         .and_then(|sources| PolicySet::parse_assuming(&sources, args.assume.assumed()));
     let set = match set {
@@ -77,7 +78,7 @@ pub fn explain(args: &ExplainArgs, out: &mut impl Write, err: &mut impl Write) -
 }
 
 /// The policies and, in the last word, the descriptor.
-fn read(words: &[OsString]) -> Result<(Vec<PathBuf>, Vec<Entry>), String> {
+fn read(words: &[OsString]) -> Result<(Vec<PathBuf>, Vec<TypedEntry>), String> {
     let [policies @ .., descriptor] = words else {
         return Err(String::from(INCOMPLETE));
     };
@@ -86,23 +87,16 @@ fn read(words: &[OsString]) -> Result<(Vec<PathBuf>, Vec<Entry>), String> {
     }
     let typed = descriptor::parse(&descriptor.to_string_lossy())?;
     let policies = policies.iter().map(PathBuf::from).collect();
-    Ok((policies, typed.into_iter().map(entry).collect()))
+    Ok((policies, typed))
 }
 
 const INCOMPLETE: &str =
     "name a policy and a descriptor: comporta explain policy.yaml 'client=acme,plan=pro'";
 
-fn entry((key, value): descriptor::TypedEntry) -> Entry {
-    Entry {
-        key: Bytes::from(key),
-        value: Bytes::from(value),
-    }
-}
-
 /// All that is to be said about a descriptor.
 struct Explanation<'e> {
     domain: &'e [u8],
-    entries: &'e [Entry],
+    entries: &'e [Entry<'e>],
     /// How many instances share the budgets, where that was said.
     instances: Option<NonZeroU32>,
     /// What holds while Redis is gone where rules do not say, if that was said.
@@ -126,7 +120,7 @@ struct Met<'e> {
 }
 
 impl<'e> Explanation<'e> {
-    fn new(set: &'e PolicySet, domain: &'e [u8], entries: &'e [Entry]) -> Self {
+    fn new(set: &'e PolicySet, domain: &'e [u8], entries: &'e [Entry<'e>]) -> Self {
         let met = set.policy(domain).map(|policy| {
             let trace = policy.trace(entries);
             let nearest = match trace.end {
@@ -178,11 +172,11 @@ impl Met<'_> {
 }
 
 /// The value of an entry as it was asked about; a word in its place where it is secret.
-fn value_of(entry: &Entry, policy: &Policy) -> String {
-    if policy.is_secret(&entry.key) {
+fn value_of(entry: &Entry<'_>, policy: &Policy) -> String {
+    if policy.is_secret(entry.key) {
         String::from("(secret)")
     } else {
-        readable(&entry.value)
+        readable(entry.value)
     }
 }
 

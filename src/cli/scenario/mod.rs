@@ -50,8 +50,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::descriptor::TypedEntry;
 use super::sources::Source;
-use crate::domain::descriptor::Descriptor;
+use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
 use crate::policy::Assumed;
 use crate::policy::problem::Problems;
@@ -128,7 +129,7 @@ enum Action {
 struct Hit {
     /// The descriptors as they were written.
     written: Vec<String>,
-    descriptors: Vec<Descriptor>,
+    descriptors: Vec<(Vec<TypedEntry>, Hits)>,
     times: u32,
     every: Micros,
     expect: Option<Expectation>,

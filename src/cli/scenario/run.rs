@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use super::expect::Difference;
 use super::words::START;
 use super::{Action, Hit, Place, Test};
+use crate::cli::descriptor;
 use crate::cli::sources::Source;
 use crate::clock::ManualClock;
-use crate::domain::descriptor::Request;
+use crate::domain::descriptor::{Descriptor, Request};
 use crate::domain::verdict::Verdict;
 use crate::policy::problem::Problems;
 use crate::policy::{Policy, PolicySet};
@@ -115,9 +116,14 @@ async fn ask<S: Store>(
     limiter: &Limiter<S, ManualClock>,
     clock: &ManualClock,
 ) -> Result<Vec<Difference>, StoreError> {
+    let descriptors = hit.descriptors.iter().map(|(typed, hits)| Descriptor {
+        entries: descriptor::entries(typed),
+        hits: *hits,
+        limit: None,
+    });
     let request = Request {
-        domain: test.domain.clone(),
-        descriptors: hit.descriptors.clone(),
+        domain: &test.domain,
+        descriptors: descriptors.collect(),
     };
     let mut admitted = 0;
     let mut last = None;

@@ -1,13 +1,10 @@
 //! Reads the steps of a test.
 
-use bytes::Bytes;
-
 use super::expect::{Expectation, Figures, OrNone, Retry, Shape};
 use super::file::{Form, place};
 use super::words::{END, START, hits, moment, span, too_late};
 use super::{Action, Hit, Step};
-use crate::cli::descriptor;
-use crate::domain::descriptor::{Descriptor, Entry};
+use crate::cli::descriptor::{self, TypedEntry};
 use crate::domain::quantity::Hits;
 use crate::domain::time::{Micros, Timestamp};
 use crate::domain::verdict::Verdict;
@@ -138,15 +135,7 @@ fn hit(reader: &mut Reader, fields: &Fields, value: &Part, clock: &mut Timestamp
         let whole = every.get().saturating_mul(u64::from(times - 1));
         move_to(reader, "every", part, clock, clock.plus(Micros::new(whole)))?;
     }
-    let descriptors = entries?
-        .into_iter()
-        .zip(hits?)
-        .map(|(entries, hits)| Descriptor {
-            entries,
-            hits,
-            limit: None,
-        })
-        .collect();
+    let descriptors = entries?.into_iter().zip(hits?).collect();
     Some(Hit {
         written: written?,
         descriptors,
@@ -171,15 +160,11 @@ fn descriptor_texts(reader: &mut Reader, value: &Part) -> Option<Vec<String>> {
     items.iter().map(|item| reader.text("hit", item)).collect()
 }
 
-fn descriptors(reader: &mut Reader, value: &Part, written: &[String]) -> Option<Vec<Vec<Entry>>> {
-    let entry = |(key, value)| Entry {
-        key: Bytes::from(key),
-        value: Bytes::from(value),
-    };
+fn descriptors(reader: &mut Reader, value: &Part, written: &[String]) -> Option<Vec<Vec<TypedEntry>>> {
     let mut read = Vec::new();
     for text in written {
         match descriptor::parse(text) {
-            Ok(entries) => read.push(entries.into_iter().map(entry).collect()),
+            Ok(entries) => read.push(entries),
             Err(mistake) => reader.error(value.at(), format!("`hit` takes descriptors: {mistake}"), None),
         }
     }

@@ -6,21 +6,21 @@ use super::*;
 
 const EDGE: &str = include_str!("../../../tests/policies/good/edge.yaml");
 
-fn entries(descriptor: &str) -> Vec<Entry> {
-    let entry = |text: &str| {
-        let (key, value) = text.split_once('=').unwrap_or((text, ""));
-        Entry {
-            key: Bytes::copy_from_slice(key.as_bytes()),
-            value: Bytes::copy_from_slice(value.as_bytes()),
-        }
-    };
-    // A comma before a blank is part of a value.
-    let descriptor = descriptor.replace(", ", "\u{1}");
-    descriptor
-        .split(',')
-        .filter(|text| !text.is_empty())
-        .map(|text| entry(&text.replace('\u{1}', ", ")))
-        .collect()
+fn entries(descriptor: &str) -> Vec<Entry<'_>> {
+    let mut entries = Vec::new();
+    let mut rest = Some(descriptor);
+    while let Some(text) = rest {
+        // A comma before a blank is part of a value.
+        let end = text
+            .match_indices(',')
+            .map(|(at, _)| at)
+            .find(|at| !text[at + 1..].starts_with(' '));
+        let entry = &text[..end.unwrap_or(text.len())];
+        let (key, value) = entry.split_once('=').unwrap_or((entry, ""));
+        entries.extend((!entry.is_empty()).then(|| Entry::new(key, value)));
+        rest = end.map(|end| &text[end + 1..]);
+    }
+    entries
 }
 
 /// Rule, limits and counted entries in short: `client/plan: client/plan 60/minute burst 10 token_bucket [client=a]`.
@@ -185,10 +185,7 @@ fn values_may_be_any_bytes() {
         "{domain: d, descriptors: [{key: k, rate_limit: {rate: 1/day}}]}",
     )]);
     let set = set.unwrap_or_else(|problems| panic!("{problems}"));
-    let entries = [Entry {
-        key: Bytes::from_static(b"k"),
-        value: Bytes::from_static(b"\xff\x00"),
-    }];
+    let entries = [Entry::new("k", b"\xff\x00")];
     let found = set
         .policy(b"d")
         .and_then(|policy| policy.find(&entries))
@@ -436,7 +433,7 @@ descriptors:
         panic!("three rules")
     };
     assert_eq!(
-        (a.binding, a.charge, a.cost, a.advice.as_deref()),
+        (a.binding, a.charge, a.cost, a.advice()),
         (Binding::Never, Charge::Always, 3, Some("slow down"))
     );
     assert_eq!(
@@ -444,9 +441,8 @@ descriptors:
         (Binding::WithAllQuotas, Charge::Each, 1)
     );
     let metadata = a
-        .metadata
-        .as_deref()
-        .map(|metadata| serde_json::Value::Object(metadata.clone()));
+        .metadata()
+        .map(|metadata| serde_json::Value::Object(Metadata::clone(metadata)));
     assert_eq!(
         metadata,
         Some(serde_json::json!({ "a": [1, true, null, "0x", "1"] }))

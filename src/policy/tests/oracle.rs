@@ -146,8 +146,8 @@ proptest! {
         write_all(&nodes, 0, "n", &mut policy);
         let set = PolicySet::parse(&[("p", &policy)]).unwrap_or_else(|problems| panic!("{problems}\n{policy}"));
         for descriptor in descriptors {
-            let entry = |(key, value): &(&'static str, &'static str)| Entry { key: (*key).into(), value: (*value).into() };
-            let entries: Vec<Entry> = descriptor.iter().map(entry).collect();
+            let entry = |(key, value): &(&'static str, &'static str)| Entry::new(*key, *value);
+            let entries: Vec<Entry<'_>> = descriptor.iter().map(entry).collect();
             let found = set.policies()[0].find(&entries);
             // What is explained is what is decided.
             let trace = set.policies()[0].trace(&entries);
@@ -165,7 +165,7 @@ proptest! {
             prop_assert_eq!(name, expected(&nodes, &descriptor, "n"), "{:?} in\n{}", descriptor, policy);
             if let Some(found) = found {
                 let counted: Vec<(&[u8], &[u8])> = found.counted.iter().map(|one| (one.key, &*one.value)).collect();
-                let sent: Vec<(&[u8], &[u8])> = entries.iter().map(|entry| (&entry.key[..], &entry.value[..])).collect();
+                let sent: Vec<(&[u8], &[u8])> = entries.iter().map(|entry| (entry.key, entry.value)).collect();
                 prop_assert_eq!(counted, sent);
             }
         }

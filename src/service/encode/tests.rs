@@ -1,4 +1,3 @@
-use bytes::Bytes;
 use proptest::prelude::*;
 use prost_types::Struct;
 use prost_types::value::Kind;
@@ -109,9 +108,9 @@ fn metadata(json: Json) -> Arc<Metadata> {
 
 #[test]
 fn metadata_is_written_as_it_is_and_of_two_of_one_name_the_first() {
-    let entry = |key: &'static [u8], value: &'static [u8]| Entry {
-        key: Bytes::from_static(key),
-        value: Bytes::from_static(value),
+    let entry = |key: &[u8], value: &[u8]| ShownEntry {
+        key: Box::from(key),
+        value: Box::from(value),
     };
     let answer = Answer {
         metadata: smallvec![

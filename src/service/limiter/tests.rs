@@ -3,7 +3,6 @@ mod degraded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::*;
@@ -213,15 +212,12 @@ fn policies(text: &str) -> PolicySet {
     PolicySet::parse(&[("policy.yaml", text)]).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn request(domain: &'static str, descriptors: &[(&str, Hits)]) -> Request {
-    let entry = |text: &str| {
+fn request<'a>(domain: &'a str, descriptors: &[(&'a str, Hits)]) -> Request<'a> {
+    let entry = |text: &'a str| {
         let (key, value) = text.split_once('=').expect("a key and a value");
-        Entry {
-            key: Bytes::copy_from_slice(key.as_bytes()),
-            value: Bytes::copy_from_slice(value.as_bytes()),
-        }
+        Entry::new(key, value)
     };
-    let descriptor = |&(text, hits): &(&str, Hits)| Descriptor {
+    let descriptor = |&(text, hits): &(&'a str, Hits)| Descriptor {
         entries: text
             .split(',')
             .filter(|part| !part.is_empty())
@@ -231,7 +227,7 @@ fn request(domain: &'static str, descriptors: &[(&str, Hits)]) -> Request {
         limit: None,
     };
     Request {
-        domain: Bytes::from_static(domain.as_bytes()),
+        domain: domain.as_bytes(),
         descriptors: descriptors.iter().map(descriptor).collect(),
     }
 }

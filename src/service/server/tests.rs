@@ -150,10 +150,7 @@ impl Served {
 }
 
 async fn ask(client: &mut Client, name: &'static str) -> Result<Reply, AskError> {
-    let entries = vec![Entry {
-        key: "client".into(),
-        value: name.into(),
-    }];
+    let entries = smallvec::smallvec![Entry::new("client", name)];
     client
         .ask(
             "edge",

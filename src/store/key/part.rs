@@ -8,21 +8,35 @@ use ring::hmac;
 /// Parts longer than this stand as their SHA-256: callers choose values, and must not rule the size of keys.
 const LONGEST: usize = 64;
 
-/// Appends `bytes`: `<length>:<bytes>`, or `64#<hash>` for many.
+/// Appends `bytes`: `<length>:<bytes>`, or `64#<hash>` for many. What must not stand in a tag is escaped.
 pub(super) fn write(into: &mut Vec<u8>, bytes: &[u8]) {
-    if bytes.len() > LONGEST {
-        return hashed(into, b'#', digest::digest(&SHA256, bytes).as_ref());
-    }
-    let has_specials = bytes.iter().copied().any(is_special);
-    if !has_specials {
-        number(into, bytes.len());
-        into.push(b':');
-        return into.extend_from_slice(bytes);
-    }
     let specials = bytes.iter().filter(|byte| is_special(**byte)).count();
+    if specials == 0 || bytes.len() > LONGEST {
+        return write_plain(into, bytes);
+    }
     number(into, bytes.len() + 2 * specials);
     into.push(b':');
     escape(into, bytes);
+}
+
+/// As [`write`], of bytes that need no escaping. Written out, for it takes the most of what a key costs.
+pub(super) fn write_plain(into: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.len() > LONGEST {
+        return hashed(into, b'#', digest::digest(&SHA256, bytes).as_ref());
+    }
+    let length = bytes.len() as u8;
+    let (tens, ones) = (b'0' + length / 10, b'0' + length % 10);
+    if length < 10 {
+        into.extend_from_slice(&[ones, b':']);
+    } else {
+        into.extend_from_slice(&[tens, ones, b':']);
+    }
+    into.extend_from_slice(bytes);
+}
+
+/// Whether there is anything in `parts`, written plain, that should have been escaped.
+pub(super) fn need_escape(parts: &[u8]) -> bool {
+    memchr::memchr3(b'{', b'}', b'%', parts).is_some()
 }
 
 /// Appends what stands for `bytes` where nobody may read them: `64$<hash>`, which only who knows `secret` can make.
@@ -39,18 +53,9 @@ fn hashed(into: &mut Vec<u8>, mark: u8, hash: &[u8]) {
     }
 }
 
-/// Appends `number`, below 1000, in decimal: on the path of every call, where `write!` is slow.
-pub(super) fn number(into: &mut Vec<u8>, mut number: usize) {
-    let mut digits = [0; 3];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 || at == 0 {
-            return into.extend_from_slice(&digits[at..]);
-        }
-    }
+/// Appends `number` in decimal.
+pub(super) fn number(into: &mut Vec<u8>, number: impl itoa::Integer) {
+    into.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The part that `parts` begin with, its length included.
@@ -60,18 +65,9 @@ pub(super) fn first(parts: &[u8]) -> Option<&[u8]> {
     parts.get(..digits + 1 + length)
 }
 
-fn is_special(byte: u8) -> bool {
-    SPECIAL[byte as usize]
+const fn is_special(byte: u8) -> bool {
+    matches!(byte, b'{' | b'}' | b'%')
 }
-
-/// Looked up, for every byte of every key is asked about.
-static SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    special[b'{' as usize] = true;
-    special[b'}' as usize] = true;
-    special[b'%' as usize] = true;
-    special
-};
 
 /// Appends `bytes` without a brace in them.
 pub(super) fn escape(into: &mut Vec<u8>, bytes: &[u8]) {

@@ -104,42 +104,70 @@ const fn shard_of(hash: u128) -> usize {
     (hash >> 64) as usize % SHARDS
 }
 
+/// What stands for the keys of one group.
+type Hashes = SmallVec<[u128; 8]>;
+
 /// The counters of one group, their shards locked.
 struct Held<'a> {
-    hashes: SmallVec<[u128; 2]>,
+    counters: SmallVec<[Located; 2]>,
     shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
+}
+
+/// Where a counter of the group is.
+struct Located {
+    hash: u128,
+    /// Among the shards that are locked.
+    shard: usize,
+    /// See [`Shard::locate`].
+    bucket: Option<usize>,
 }
 
 impl<'a> Held<'a> {
     fn lock(shared: &'a Shared, checks: &[Check<'_>], now: Timestamp) -> Self {
-        let hashes = checks.iter().map(|check| shared.secret.of(check.key)).collect();
-        let mut held = Self::lock_shards(shared, hashes);
-        if held.send_new_to_overflow(shared, checks, now) {
+        let hashes: Hashes = checks.iter().map(|check| shared.secret.of(check.key)).collect();
+        let mut held = Self::lock_shards(shared, &hashes);
+        if let Some(hashes) = held.send_new_to_overflow(shared, checks, now) {
             shared.observer.overflowed();
-            held = Self::lock_shards(shared, std::mem::take(&mut held.hashes));
+            drop(held);
+            held = Self::lock_shards(shared, &hashes);
         }
         held
     }
 
     /// Locks the shards of these counters, each once and in order: so no two groups wait for each other.
-    fn lock_shards(shared: &'a Shared, hashes: SmallVec<[u128; 2]>) -> Self {
-        let mut places: SmallVec<[usize; 2]> = hashes.iter().map(|hash| shard_of(*hash)).collect();
+    fn lock_shards(shared: &'a Shared, hashes: &[u128]) -> Self {
+        let mut places: SmallVec<[usize; 8]> = hashes.iter().map(|hash| shard_of(*hash)).collect();
         places.sort_unstable();
         places.dedup();
-        let shards = places
-            .into_iter()
-            .map(|place| (place, shared.shards[place].lock()))
+        let shards: SmallVec<[_; 2]> = places
+            .iter()
+            .map(|place| (*place, shared.shards[*place].lock()))
             .collect();
-        Self { hashes, shards }
+        // All are found before any is looked at: the processor then waits for memory once and not for each in turn.
+        let locate = |hash: &u128| {
+            let shard = places.binary_search(&shard_of(*hash)).unwrap_or_default();
+            Located {
+                hash: *hash,
+                shard,
+                bucket: shards[shard].1.locate(*hash),
+            }
+        };
+        let counters = hashes.iter().map(locate).collect();
+        Self { counters, shards }
     }
 
-    /// Where a shard is full of live counters, puts new ones off to the overflow counter of their limit, and lets go
-    /// of the shards. Says whether any was put off.
-    fn send_new_to_overflow(&mut self, shared: &Shared, checks: &[Check<'_>], now: Timestamp) -> bool {
-        let mut put_off: SmallVec<[u128; 2]> = SmallVec::new();
+    /// Where a shard is full of live counters, puts new ones off to the overflow counter of their limit. Gives the new
+    /// places of all if any was put off.
+    fn send_new_to_overflow(
+        &mut self,
+        shared: &Shared,
+        checks: &[Check<'_>],
+        now: Timestamp,
+    ) -> Option<Hashes> {
+        let mut put_off: SmallVec<[(usize, u128); 2]> = SmallVec::new();
         for (place, check) in checks.iter().enumerate() {
-            let hash = self.hashes[place];
-            let shard = self.shard(hash);
+            let Located { hash, shard, .. } = self.counters[place];
+            let shard = &mut *self.shards[shard].1;
             let most = shared.most_per_shard;
             // Nothing is ever in the counter of a limit of zero.
             if check.limit.count() > 0
@@ -148,40 +176,34 @@ impl<'a> Held<'a> {
                 && !shard.makes_room(most, now)
             {
                 let mut others = 0;
-                while put_off.contains(&shared.overflow_hash(check.key, others)) {
+                let mut overflow = shared.overflow_hash(check.key, others);
+                while put_off.iter().any(|(_, taken)| *taken == overflow) {
                     others += 1;
+                    overflow = shared.overflow_hash(check.key, others);
                 }
-                let overflow = shared.overflow_hash(check.key, others);
-                put_off.push(overflow);
-                self.hashes[place] = overflow;
+                put_off.push((place, overflow));
             }
         }
-        if !put_off.is_empty() {
-            self.shards.clear();
+        if put_off.is_empty() {
+            return None;
         }
-        !put_off.is_empty()
-    }
-
-    fn shard(&mut self, hash: u128) -> &mut Shard {
-        let wanted = shard_of(hash);
-        let at = self
-            .shards
-            .iter()
-            .position(|(place, _)| *place == wanted)
-            .unwrap_or_default();
-        &mut self.shards[at].1
+        let mut hashes: Hashes = self.counters.iter().map(|counter| counter.hash).collect();
+        for (place, overflow) in put_off {
+            hashes[place] = overflow;
+        }
+        Some(hashes)
     }
 }
 
 impl Counters for Held<'_> {
     fn read(&mut self, place: usize, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
-        let hash = self.hashes[place];
-        self.shard(hash).read(hash, check, asked, now)
+        let Located { hash, shard, bucket } = self.counters[place];
+        self.shards[shard].1.read(hash, bucket, check, asked, now)
     }
 
     fn write(&mut self, place: usize, check: &Check<'_>, seen: &Seen, change: Hits) {
-        let hash = self.hashes[place];
-        self.shard(hash).write(hash, check, seen, change);
+        let Located { hash, shard, bucket } = self.counters[place];
+        self.shards[shard].1.write(hash, bucket, check, seen, change);
     }
 }
 

@@ -54,7 +54,20 @@ impl Shard {
                 .is_some()
     }
 
-    pub(super) fn read(&self, hash: u128, check: &Check<'_>, asked: u64, now: Timestamp) -> Stored {
+    /// About where the counter is, if there is one and it is no log: a hint that does for as long as nothing is added.
+    pub(super) fn locate(&self, hash: u128) -> Option<usize> {
+        self.counters
+            .find_bucket_index(hash as u64, |counter| counter.hash == hash)
+    }
+
+    pub(super) fn read(
+        &self,
+        hash: u128,
+        located: Option<usize>,
+        check: &Check<'_>,
+        asked: u64,
+        now: Timestamp,
+    ) -> Stored {
         if check.limit.algorithm() == Algorithm::SlidingLog {
             let log = self.logs.find(hash as u64, |counter| counter.hash == hash);
             return match log.map(|counter| counter.log.view(check.limit, asked, now)) {
@@ -62,7 +75,10 @@ impl Shard {
                 _ => Stored::Nothing,
             };
         }
-        let counter = self.counters.find(hash as u64, |counter| counter.hash == hash);
+        let counter = located
+            .and_then(|bucket| self.counters.get_bucket(bucket))
+            .filter(|counter| counter.hash == hash)
+            .or_else(|| self.counters.find(hash as u64, |counter| counter.hash == hash));
         match counter.map(|counter| State::decode(check.limit, counter.state.as_bytes())) {
             Some(Some(state)) => Stored::State(state),
             Some(None) => Stored::Unreadable,
@@ -70,12 +86,27 @@ impl Shard {
         }
     }
 
-    pub(super) fn write(&mut self, hash: u128, check: &Check<'_>, seen: &Seen, change: Hits) {
+    pub(super) fn write(
+        &mut self,
+        hash: u128,
+        located: Option<usize>,
+        check: &Check<'_>,
+        seen: &Seen,
+        change: Hits,
+    ) {
         self.latest = self.latest.max(seconds(seen.now));
         self.sweep_when_grown(seconds(seen.now));
         let expires = seconds(seen.now.plus(seen.reset_after(check.limit))).saturating_add(1);
         if check.limit.algorithm() == Algorithm::SlidingLog {
             self.write_log(hash, check, seen, change, expires);
+            return;
+        }
+        if !seen.state.is_empty()
+            && let Some(counter) = located.and_then(|bucket| self.counters.get_bucket_mut(bucket))
+            && counter.hash == hash
+        {
+            counter.state = seen.state.encode();
+            counter.expires = expires;
             return;
         }
         match self.counters.entry(
