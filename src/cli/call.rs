@@ -77,10 +77,10 @@ fn descriptors(typed: &[Vec<TypedEntry>], hits: Option<i64>) -> Vec<Descriptor<'
         Some(hits) if hits < 0 => Hits::give_back(hits.unsigned_abs()),
         Some(hits) => Hits::take(hits.unsigned_abs()),
     };
-    let entries = typed.iter().map(|typed| descriptor::entries(typed));
-    entries
-        .map(|entries| Descriptor {
-            entries,
+    typed
+        .iter()
+        .map(|typed| Descriptor {
+            entries: descriptor::entries(typed).collect(),
             hits,
             limit: None,
         })

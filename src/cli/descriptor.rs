@@ -1,7 +1,5 @@
 //! Descriptors as a person types them: `client=acme,plan=pro`.
 
-use smallvec::SmallVec;
-
 use crate::domain::descriptor::Entry;
 
 /// An entry's key and value.
@@ -41,8 +39,8 @@ pub fn parse(text: &str) -> Result<Vec<TypedEntry>, String> {
 }
 
 /// What was typed as the entries of a descriptor.
-pub fn entries(typed: &[TypedEntry]) -> SmallVec<[Entry<'_>; 4]> {
-    typed.iter().map(|(key, value)| Entry::new(key, value)).collect()
+pub fn entries(typed: &[TypedEntry]) -> impl Iterator<Item = Entry<'_>> {
+    typed.iter().map(|(key, value)| Entry::new(key, value))
 }
 
 #[cfg(test)]

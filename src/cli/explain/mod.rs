@@ -37,7 +37,7 @@ pub fn explain(args: &ExplainArgs, out: &mut impl Write, err: &mut impl Write) -
             return Ok(Exit::Usage);
         }
     };
-    let entries = descriptor::entries(&typed);
+    let entries: Vec<_> = descriptor::entries(&typed).collect();
     let set = sources::read(&policies)
         .and_then(|sources| PolicySet::parse_assuming(&sources, args.assume.assumed()));
     let set = match set {

@@ -117,7 +117,7 @@ async fn ask<S: Store>(
     clock: &ManualClock,
 ) -> Result<Vec<Difference>, StoreError> {
     let descriptors = hit.descriptors.iter().map(|(typed, hits)| Descriptor {
-        entries: descriptor::entries(typed),
+        entries: descriptor::entries(typed).collect(),
         hits: *hits,
         limit: None,
     });
