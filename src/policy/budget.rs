@@ -28,8 +28,8 @@ pub(super) enum Budget {
         /// The entry, counted from 0, whose value names the row.
         entry: usize,
         rows: HashMap<Bytes, Share>,
-        /// For a plan that is not listed.
-        default: Share,
+        /// For a plan that is not listed. Boxed, so that rules without plans are small.
+        default: Box<Share>,
     },
 }
 
@@ -122,7 +122,7 @@ impl Budget {
         Some(Self::ByPlan {
             entry,
             rows,
-            default: share(None, report)?,
+            default: Box::new(share(None, report)?),
         })
     }
 
@@ -146,7 +146,7 @@ impl Budget {
     pub(super) fn shares(&self) -> impl Iterator<Item = &Share> {
         let (first, rows) = match self {
             Self::Flat(share) => (share, None),
-            Self::ByPlan { rows, default, .. } => (default, Some(rows)),
+            Self::ByPlan { rows, default, .. } => (&**default, Some(rows)),
         };
         std::iter::once(first).chain(rows.into_iter().flat_map(HashMap::values))
     }

@@ -257,7 +257,9 @@ impl Compiler<'_> {
         self.rules.push(Rule {
             index,
             path,
-            origin: nodes.last().map(|node| self.report.origin(node.key.place)),
+            origin: nodes
+                .last()
+                .map(|node| Box::new(self.report.origin(node.key.place))),
             shadow_mode,
             quota_mode,
             binding,

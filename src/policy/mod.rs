@@ -312,7 +312,10 @@ impl Policy {
 }
 
 /// A node that carries limits, or says that there are none.
+///
+/// Three lines of the processor's cache, where it begins with one: with many rules, a look-up costs what it has to fetch.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Rule {
     /// Its place in [`Policy::rules`]: what metrics are indexed by.
     pub index: usize,
@@ -321,7 +324,7 @@ pub struct Rule {
     /// only secret values set apart: such a value is written `(secret)`.
     pub path: Arc<str>,
     /// Where it is written; absent for one that stands in no file.
-    pub origin: Option<Origin>,
+    pub origin: Option<Box<Origin>>,
     /// Whether it is only watched.
     pub shadow_mode: bool,
     /// Whether it refuses only together with all others of its kind.
@@ -334,7 +337,7 @@ pub struct Rule {
     pub on_store_failure: Option<OnStoreFailure>,
     /// Multiplies the hits of what reaches this rule.
     pub cost: u32,
-    /// Apart, so that a rule is small: with many of them, a look-up costs what it has to fetch.
+    /// Apart, so that a rule is small.
     rare: Option<Box<Rare>>,
     /// A bit for each entry, by its place, that is no part of the counter's key.
     uncounted: u64,

@@ -19,7 +19,7 @@ use tonic::Status;
 const PREFIX: usize = 5;
 
 /// As much as most answers need.
-const USUAL_ANSWER: usize = 512;
+const USUAL_ANSWER: usize = 1024;
 
 /// The most that one frame holds. A frame of less than 1 KiB is copied beside others and written with them; a longer one
 /// would cost a system call of its own.

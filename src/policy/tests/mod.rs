@@ -519,3 +519,8 @@ descriptors:
     assert_eq!(nearest("path=/a/b"), ["path=/a/*", "path=/a/b/m"]);
     assert_eq!(nearest("unlike=anything"), [""; 0]);
 }
+
+#[test]
+fn a_rule_is_three_lines_of_the_processors_cache() {
+    assert_eq!(size_of::<Rule>(), 3 * 64);
+}
