@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`cli`] | arguments and settings, the composition root, the commands |
 //! | [`telemetry`] | metrics and logs: implements what the layers below want observed |
-//! | [`service`] | the use case without a transport (`limiter`), the wire (`rls`, `unary`, `call`, `decode`, `encode`, `json`), reloads, health, admin, the server |
+//! | [`service`] | the use case without a transport (`limiter`), the wire (`rls`, `decode`, `encode`), reloads, admin, the server |
 //! | [`proto`] | the wire types, generated |
 //! | [`store`] | the seam `Store`, counter keys, the embedded store, Redis, the fallback, what is known to be refused |
 //! | [`decide`] | the algorithms as pure functions, and how a group of checks is decided and charged |
@@ -43,8 +43,8 @@
 //! 5. Counter keys are injective. No state lives without an end.
 //! 6. The path of a request takes no lock that all share, does no blocking I/O, logs nothing below warnings and
 //!    allocates next to nothing.
-//! 7. Wire types stop at `service/decode.rs`, `service/encode.rs` and `service/json.rs`, for `call` at `service/client.rs`, and for `bench` at
-//!    `service/asker.rs` and `service/baseline.rs`; the crates for Redis stop at `store/redis/`.
+//! 7. Wire types stop at `service/decode.rs`, `service/encode.rs` and `service/json.rs`, for `call` at `service/client.rs`,
+//!    and for `bench` at `service/asker.rs` and `service/baseline.rs`; the crates for Redis stop at `store/redis/`.
 //! 8. Nothing that a caller sends becomes a metric's label, a log line above debug or an unescaped header. Only a policy
 //!    that says `value_to_metric` or `detailed_metric` makes labels of values, and each core of no more than a thousand in a
 //!    domain.

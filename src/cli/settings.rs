@@ -101,7 +101,7 @@ impl Settings {
             .map_err(|mistakes| read.mistakes.extend(mistakes))
             .ok();
         let budget = read.value("store-budget", &args.store_budget, positive);
-        let batch = read.optional("store-batch", args.store_batch.as_deref(), number);
+        let batch = read.optional("store-batch", args.store_batch.as_deref(), batch);
         let on_store_failure = read.value("on-store-failure", &args.on_store_failure, on_store_failure);
         let instances = read.optional("instances", args.instances.as_deref(), instances);
         let ceiling = read.optional("fallback-ceiling", args.fallback_ceiling.as_deref(), ceiling);
@@ -130,7 +130,7 @@ impl Settings {
                     Some(target) => StoreSettings::Redis {
                         target,
                         budget: budget?,
-                        most_keys: batch?.map_or(MOST_KEYS, |keys| keys.get() as usize),
+                        most_keys: batch?.unwrap_or(MOST_KEYS),
                     },
                 },
                 instances: instances?,
@@ -262,6 +262,10 @@ pub(super) fn prefix(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    at_most(MOST_KEYS as u32, text).map(|keys| keys.get() as usize)
 }
 
 fn number(text: &str) -> Result<NonZeroU32, String> {
@@ -409,6 +413,10 @@ mod tests {
         };
         assert_eq!(most_keys(&[]), MOST_KEYS);
         assert_eq!(most_keys(&["--store-batch=1"]), 1);
+        assert!(
+            settings(&["p", "--store-batch=33"]).is_err(),
+            "Redis would be held up"
+        );
     }
 
     #[test]

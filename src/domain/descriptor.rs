@@ -25,11 +25,17 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// As many entries as a descriptor usually has are held and matched without asking for memory.
+pub const USUAL_ENTRIES: usize = 4;
+
+/// The entries of one descriptor.
+pub type Entries<'a> = SmallVec<[Entry<'a>; USUAL_ENTRIES]>;
+
 /// An ordered list of entries that together name one budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor<'a> {
     /// From the outermost level of the policy's tree to the innermost.
-    pub entries: SmallVec<[Entry<'a>; 4]>,
+    pub entries: Entries<'a>,
     /// The descriptor's own hits, or the request's.
     pub hits: Hits,
     /// A limit that the request brings along, in place of what the policy says.

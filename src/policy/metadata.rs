@@ -2,8 +2,12 @@
 
 use serde_json::{Map, Number, Value as Json};
 
-use super::node::{Node, Scalar, Value};
+use super::node::{Node, Place, Scalar, Value};
 use super::section::boolean;
+
+/// So many maps and lists may stand in each other, the outermost included. Each takes three levels of messages, and whoever
+/// reads protobuf gives up behind a hundred.
+pub const DEEPEST: usize = 16;
 
 /// A map of JSON values.
 pub type Metadata = Map<String, Json>;
@@ -20,6 +24,20 @@ pub(super) fn json(node: &Node) -> Json {
                 .collect(),
         ),
         Value::Broken => Json::Null,
+    }
+}
+
+/// Where `node` holds more than [`DEEPEST`] maps and lists in each other.
+pub(super) fn too_deep(node: &Node) -> Option<Place> {
+    below(node, DEEPEST)
+}
+
+fn below(node: &Node, left: usize) -> Option<Place> {
+    match &node.value {
+        Value::Scalar(_) | Value::Broken => None,
+        Value::List(_) | Value::Map(_) if left == 0 => Some(node.place),
+        Value::List(items) => items.iter().find_map(|item| below(item, left - 1)),
+        Value::Map(pairs) => pairs.iter().find_map(|(_, value)| below(value, left - 1)),
     }
 }
 

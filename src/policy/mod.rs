@@ -67,7 +67,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::domain::check::{Binding, Charge, OnStoreFailure};
-use crate::domain::descriptor::Entry;
+use crate::domain::descriptor::{Entry, USUAL_ENTRIES};
 use crate::domain::limit::Limit;
 use crate::domain::time::Micros;
 
@@ -76,9 +76,6 @@ use matcher::Tree;
 use metadata::Metadata;
 use metric::Part;
 use problem::{Origin, Problem, Problems, Report};
-
-/// A descriptor of so many entries is matched without asking for memory; few are longer.
-const USUAL_ENTRIES: usize = 4;
 
 /// All domains of one load. Immutable; a reload makes another one.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::forms::Settings;
 use super::keys::Level;
 use super::later;
 use super::limits::algorithm;
-use super::metadata::{Metadata, json};
+use super::metadata::{DEEPEST, Metadata, json, too_deep};
 use super::node::{Located, Node, shown};
 use super::number::Fault;
 use super::problem::Report;
@@ -67,6 +67,15 @@ fn on_store_failure(text: &str) -> Result<OnStoreFailure, Fault> {
 
 fn metadata(node: &Node, report: &mut Report) -> Option<Located<Arc<Metadata>>> {
     report.map("`metadata`", node)?;
+    if let Some(place) = too_deep(node) {
+        report
+            .error(
+                place,
+                format!("`metadata` holds at most {DEEPEST} maps and lists in each other"),
+            )
+            .hint("a gateway could not read an answer with more");
+        return None;
+    }
     match json(node) {
         serde_json::Value::Object(map) => Some(Located {
             place: node.place,

@@ -1,5 +1,5 @@
-//! A server that decides nothing: it reads the question and answers always the same. What it costs is the price of gRPC
-//! here; what a real server costs above it is ours.
+//! A server that decides nothing: it reads the question and answers always the same. What it costs is the price of a call
+//! that the library reads, routes and answers.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! One call, whatever brought it: read from the wire and decided.
+//! One call, whatever brought it: what was asked, decided.
 
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub enum Unanswered {
     Undecided(#[from] StoreError),
 }
 
-/// Answers what was `asked` before `deadline`.
+/// Answers what was `asked` before `deadline`; what is no question is counted here, wherever it was read.
 ///
 /// # Errors
 /// When it is no question, or nothing can decide it.

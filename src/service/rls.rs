@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, Request, Response, Uri};
+use http::{HeaderMap, HeaderName, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use tonic::codegen::Service;
 use tonic::service::Routes;
@@ -63,70 +63,86 @@ impl<S: Store, C: Clock> Responder for Calls<S, C> {
     /// The future is moved several times before it is polled, so nothing large is kept in it.
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send {
         let deadline = Instant::now() + time_left(request.headers());
-        let is_usual =
-            request.uri().path() == SHOULD_RATE_LIMIT && !request.headers().contains_key(&GRPC_ENCODING);
-        let asked = if is_usual {
-            let (head, body) = request.into_parts();
-            Ok((head.headers, body))
-        } else {
-            Err(self.route(request.map(tonic::body::Body::new), deadline))
-        };
+        let way = Way::of(request);
         async move {
-            match asked {
-                Ok((headers, body)) => self.decide(headers, body, deadline).await,
-                Err(routed) => routed.await,
-            }
+            tokio::time::timeout_at(deadline.into(), self.answer_by(way, deadline))
+                .await
+                .unwrap_or_else(|_| failed(Status::deadline_exceeded("the call took longer than it may")))
         }
     }
 }
 
+/// The ways that a request can go.
+enum Way {
+    /// A question, as long as it turns out to be a usual one.
+    Short(HeaderMap, Incoming),
+    /// Whatever else is asked.
+    OfLibrary(Box<Request<tonic::body::Body>>),
+}
+
+impl Way {
+    fn of(request: Request<Incoming>) -> Self {
+        if request.uri().path() == SHOULD_RATE_LIMIT && !request.headers().contains_key(&GRPC_ENCODING) {
+            let (head, body) = request.into_parts();
+            Self::Short(head.headers, body)
+        } else {
+            Self::OfLibrary(Box::new(request.map(tonic::body::Body::new)))
+        }
+    }
+
+    /// The library's, for a question that was taken apart.
+    fn again(headers: HeaderMap, body: tonic::body::Body) -> Box<Request<tonic::body::Body>> {
+        let mut question = Request::new(body);
+        *question.method_mut() = Method::POST;
+        *question.version_mut() = Version::HTTP_2;
+        *question.uri_mut() = Uri::from_static(SHOULD_RATE_LIMIT);
+        *question.headers_mut() = headers;
+        Box::new(question)
+    }
+}
+
+/// When the caller of a request waits no longer, for the handler that the library calls.
+#[derive(Clone, Copy)]
+struct Deadline(Instant);
+
 impl<S: Store, C: Clock> Calls<S, C> {
-    async fn decide(&self, headers: HeaderMap, body: Incoming, deadline: Instant) -> Response<Body> {
-        let whole = match tokio::time::timeout_at(deadline.into(), unary::arrived(body)).await {
-            Ok(Ok(Arrived::Whole(whole))) => whole,
-            Ok(Ok(Arrived::Otherwise(body))) => return self.route(question(headers, body), deadline).await,
-            Ok(Err(status)) => return failed(&status),
-            Err(_) => return too_late(),
+    async fn answer_by(&self, way: Way, deadline: Instant) -> Response<Body> {
+        let (headers, body) = match way {
+            Way::Short(headers, body) => (headers, body),
+            Way::OfLibrary(request) => return self.route(request, deadline).await,
+        };
+        let whole = match unary::arrived(body).await {
+            Ok(Arrived::Whole(whole)) => whole,
+            Ok(Arrived::Otherwise(body)) => return self.route(Way::again(headers, body), deadline).await,
+            Err(status) => return failed(status),
         };
         let Some(asked) = usual::request(whole.message()) else {
-            return self.route(question(headers, whole.into_body()), deadline).await;
+            let question = Way::again(headers, whole.into_body());
+            return self.route(question, deadline).await;
         };
         match call::answer(&self.0.limiter, Ok(asked), deadline).await {
             Ok(answer) => unary::answer(|into| encode::response(&answer, into)),
-            Err(error) => failed(&status(&error)),
+            Err(error) => failed(status(&error)),
         }
     }
 
     /// Answers as the library does.
     fn route(
         &self,
-        request: Request<tonic::body::Body>,
+        mut request: Box<Request<tonic::body::Body>>,
         deadline: Instant,
     ) -> Pin<Box<impl Future<Output = Response<Body>> + use<S, C>>> {
-        let answered = self.0.routes.clone().call(request);
+        request.extensions_mut().insert(Deadline(deadline));
+        let answered = self.0.routes.clone().call(*request);
         Box::pin(async move {
-            match tokio::time::timeout_at(deadline.into(), answered).await {
-                Ok(Ok(response)) => response.map(Body::OfLibrary),
-                Err(_) => too_late(),
-            }
+            let Ok(response) = answered.await;
+            response.map(Body::OfLibrary)
         })
     }
 }
 
-/// A question that was taken apart.
-fn question(headers: HeaderMap, body: tonic::body::Body) -> Request<tonic::body::Body> {
-    let mut question = Request::new(body);
-    *question.uri_mut() = Uri::from_static(SHOULD_RATE_LIMIT);
-    *question.headers_mut() = headers;
-    question
-}
-
-fn too_late() -> Response<Body> {
-    failed(&Status::deadline_exceeded("the call took longer than it may"))
-}
-
-fn failed(status: &Status) -> Response<Body> {
-    status.clone().into_http().map(Body::OfLibrary)
+fn failed(status: Status) -> Response<Body> {
+    status.into_http().map(Body::OfLibrary)
 }
 
 fn status(error: &Unanswered) -> Status {
@@ -147,7 +163,10 @@ impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let deadline = Instant::now() + time_left(request.metadata().as_ref());
+        let deadline = request.extensions().get().map_or_else(
+            || Instant::now() + time_left(request.metadata().as_ref()),
+            |Deadline(deadline)| *deadline,
+        );
         call::answer(&self.0, decode::request(request.get_ref()), deadline)
             .await
             .map(|answer| tonic::Response::new(encode::message(&answer)))

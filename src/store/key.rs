@@ -125,7 +125,8 @@ impl Keys {
         self.write_key(into, realm, counted, limit, Name::None);
     }
 
-    /// Few keys hold anything that must be escaped: so they are written as if none did, and looked over once.
+    /// Few keys hold anything that must be escaped: so they are written as if none did, looked over once, and the few are
+    /// written again, which is the most that a caller can make them cost.
     fn write_key<'a>(
         &self,
         into: &mut Vec<u8>,
@@ -166,16 +167,16 @@ struct Writer<'k> {
 }
 
 impl Writer<'_> {
-    /// Appends a key, its parts as `write` does. Says where what is between the braces is.
+    /// Appends a key, its parts as `append` does. Says where what is between the braces is.
     fn write<'a>(
         &self,
         into: &mut Vec<u8>,
         counted: impl Iterator<Item = Part<'a>> + Clone,
-        write: impl Fn(&mut Vec<u8>, &[u8]) + Copy,
+        append: impl Fn(&mut Vec<u8>, &[u8]) + Copy,
     ) -> Range<usize> {
         into.extend_from_slice(&self.keys.start);
         let start = into.len();
-        write(into, self.realm.domain);
+        append(into, self.realm.domain);
         let shard = self
             .realm
             .shard_by
@@ -184,7 +185,7 @@ impl Writer<'_> {
         let mut others = 0;
         for (place, part) in counted.clone().enumerate() {
             if is_shard(place) {
-                self.write_entry(into, part, write);
+                self.write_entry(into, part, append);
             } else {
                 others += 1;
             }
@@ -192,7 +193,7 @@ impl Writer<'_> {
         let end = into.len();
         into.push(b'}');
         match self.name {
-            Name::OfLimit => write(into, self.limit.name().as_bytes()),
+            Name::OfLimit => append(into, self.limit.name().as_bytes()),
             // The name of a policy's limit starts with a digit, that of its length.
             Name::Override => into.push(b'o'),
             Name::None => into.push(b'n'),
@@ -203,18 +204,18 @@ impl Writer<'_> {
             part::number(into, shard);
             into.push(b'/');
             for (_, part) in counted.enumerate().filter(|(place, _)| *place != shard) {
-                self.write_entry(into, part, write);
+                self.write_entry(into, part, append);
             }
         }
         start..end
     }
 
-    fn write_entry(&self, into: &mut Vec<u8>, entry: Part<'_>, write: impl Fn(&mut Vec<u8>, &[u8])) {
-        write(into, entry.key);
+    fn write_entry(&self, into: &mut Vec<u8>, entry: Part<'_>, append: impl Fn(&mut Vec<u8>, &[u8])) {
+        append(into, entry.key);
         if entry.secret {
             part::write_secret(into, entry.value, &self.keys.secret);
         } else {
-            write(into, entry.value);
+            append(into, entry.value);
         }
     }
 }

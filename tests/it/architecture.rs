@@ -18,7 +18,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "domain",
         below: &[],
-        crates: &["bytes", "smallvec", "thiserror"],
+        crates: &["smallvec", "thiserror"],
     },
     Layer {
         name: "clock",
@@ -180,7 +180,6 @@ const IMPURE: &[&str] = &[
 const WIRE: &[&str] = &[
     "service/asker",
     "service/baseline",
-    "service/call",
     "service/client",
     "service/decode",
     "service/encode",

@@ -134,3 +134,107 @@ fn take_more(low: u64, rest: &mut &[u8]) -> Option<u64> {
     // One that may not fit.
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::quantity::Hits;
+
+    /// A field of bytes, a string or a message.
+    fn field(tag: u8, value: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(value.len()).expect("short");
+        [&[tag, length], value].concat()
+    }
+
+    fn entry_of(key: &str, value: &str) -> Vec<u8> {
+        let pair = [
+            field(tag::KEY, key.as_bytes()),
+            field(tag::VALUE, value.as_bytes()),
+        ]
+        .concat();
+        field(tag::ENTRY, &pair)
+    }
+
+    /// A question about one descriptor with what else it holds, and what else the question does.
+    fn question(in_descriptor: &[u8], in_request: &[u8]) -> Vec<u8> {
+        let descriptor = [&entry_of("client", "ana")[..], in_descriptor].concat();
+        [
+            &field(tag::DOMAIN, b"edge")[..],
+            &field(tag::DESCRIPTOR, &descriptor),
+            in_request,
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn hits_of_every_kind_are_usual() {
+        let check = |in_descriptor: &[u8], in_request: &[u8], expected| {
+            let question = question(in_descriptor, in_request);
+            let asked = request(&question).expect("a usual one");
+            let descriptor = &asked.request.descriptors[0];
+            assert_eq!(asked.request.domain, b"edge");
+            assert_eq!(descriptor.entries[..], [Entry::new("client", "ana")]);
+            assert_eq!(descriptor.hits, expected, "{in_descriptor:?} {in_request:?}");
+        };
+        let own = |number: &[u8]| field(tag::HITS, &[&[tag::WRAPPED], number].concat());
+        check(&[], &[], Hits::Take(1));
+        check(&[], &[tag::HITS_OF_REQUEST, 0], Hits::Take(1));
+        check(&[], &[tag::HITS_OF_REQUEST, 5], Hits::Take(5));
+        check(&[], &[tag::HITS_OF_REQUEST, 0x80, 1], Hits::Take(128));
+        check(&own(&[3]), &[tag::HITS_OF_REQUEST, 5], Hits::Take(3));
+        check(&own(&[0]), &[], Hits::LOOK);
+        check(&field(tag::HITS, &[]), &[], Hits::LOOK);
+        check(
+            &[&own(&[7])[..], &[tag::NEGATIVE_HITS, 1]].concat(),
+            &[],
+            Hits::GiveBack(7),
+        );
+        check(&[tag::NEGATIVE_HITS, 0], &[], Hits::Take(1));
+    }
+
+    #[test]
+    fn all_else_is_left_to_the_generated_types() {
+        let limit = field(2 << 3 | 2, &[8, 1, 16, 1]);
+        let later = field(15 << 3 | 2, b"later");
+        let twice = |tag: u8| [tag, 1, tag, 1];
+        for (in_descriptor, in_request) in [
+            (&limit[..], &[][..]),
+            (&later, &[]),
+            (&[], &later),
+            (&twice(tag::NEGATIVE_HITS), &[]),
+            (&[], &twice(tag::HITS_OF_REQUEST)),
+            (&[tag::HITS, 0, tag::HITS, 0], &[]),
+            (&[], &field(tag::DOMAIN, b"b")),
+            (&[tag::ENTRY, 1, tag::KEY], &[]),
+            (&[tag::ENTRY, 4, tag::KEY, 0, tag::KEY, 0], &[]),
+            (&[tag::HITS, 4, tag::WRAPPED, 1, tag::WRAPPED, 1], &[]),
+            // The same tag in two bytes, a number that may not fit, one that does not, lengths past the end.
+            (&[], &[tag::HITS_OF_REQUEST | 0x80, 0, 1]),
+            (
+                &[],
+                &[
+                    tag::HITS_OF_REQUEST,
+                    0x81,
+                    0x80,
+                    0x80,
+                    0x80,
+                    0x80,
+                    0x80,
+                    0x80,
+                    0x80,
+                    0x80,
+                    0,
+                ],
+            ),
+            (&[], &[tag::HITS_OF_REQUEST, 0xff, 0xff, 0xff, 0xff, 0x1f]),
+            (&[], &[tag::HITS_OF_REQUEST]),
+            (&[], &[tag::DESCRIPTOR, 9, 0]),
+        ] {
+            let question = question(in_descriptor, in_request);
+            assert_eq!(request(&question), None, "{in_descriptor:?} {in_request:?}");
+        }
+        assert_eq!(request(b""), None);
+        assert_eq!(request(&field(tag::DOMAIN, b"edge")), None);
+        assert_eq!(request(&field(tag::DESCRIPTOR, &entry_of("client", "ana"))), None);
+    }
+}

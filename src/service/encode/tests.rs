@@ -72,7 +72,9 @@ fn writes_every_part_of_an_answer() {
 fn an_answer_is_never_an_empty_message() {
     let wire = message(&Answer::untouched(Cause::NoRule, 1));
     assert_eq!(wire.overall_code(), Code::Ok);
-    assert!(!wire.encode_to_vec().is_empty());
+    let mut written = Vec::new();
+    response(&Answer::untouched(Cause::NoRule, 1), &mut written);
+    assert_eq!(written[..2], [8, 1]);
 }
 
 /// What a struct holds, as JSON.
@@ -136,6 +138,38 @@ fn metadata_is_written_as_it_is_and_of_two_of_one_name_the_first() {
         "uncounted": {"plan": "gold", "\u{fffd}": "\u{fffd}"},
     });
     assert_eq!(read, expected);
+}
+
+#[test]
+fn the_deepest_metadata_can_be_read() {
+    use crate::policy::metadata::DEEPEST;
+    // Of lists and maps the latter take more levels of messages.
+    let deepest = (0..DEEPEST).fold(json!(1), |inner, _| json!({ "a": inner }));
+    let answer = Answer {
+        metadata: smallvec![metadata(deepest.clone())],
+        ..Answer::untouched(Cause::Unlimited, 1)
+    };
+    let read = as_json(&message(&answer).dynamic_metadata.expect("metadata"));
+    assert_eq!(
+        read["metadata"].to_string(),
+        deepest.to_string().replace('1', "1.0")
+    );
+}
+
+#[test]
+fn codes_and_units_are_those_of_the_wire() {
+    for (unit, number) in [
+        (Unit::Second, 1),
+        (Unit::Minute, 2),
+        (Unit::Hour, 3),
+        (Unit::Day, 4),
+        (Unit::Month, 5),
+        (Unit::Year, 6),
+        (Unit::Week, 7),
+    ] {
+        assert_eq!(super::unit(unit), number, "{unit:?}");
+    }
+    assert_eq!([Verdict::UnderLimit, Verdict::OverLimit].map(code), [1, 2]);
 }
 
 fn any_json() -> impl Strategy<Value = Json> {

@@ -127,14 +127,15 @@ impl<'a> Held<'a> {
         let hashes: Hashes = checks.iter().map(|check| shared.secret.of(check.key)).collect();
         let mut held = Self::lock_shards(shared, &hashes);
         if let Some(hashes) = held.send_new_to_overflow(shared, checks, now) {
-            shared.observer.overflowed();
             drop(held);
+            shared.observer.overflowed();
             held = Self::lock_shards(shared, &hashes);
         }
         held
     }
 
-    /// Locks the shards of these counters, each once and in order: so no two groups wait for each other.
+    /// Locks the shards of these counters, each once and in order, so that no two groups wait for each other; and finds
+    /// the counters in them.
     fn lock_shards(shared: &'a Shared, hashes: &[u128]) -> Self {
         let mut places: SmallVec<[usize; 8]> = hashes.iter().map(|hash| shard_of(*hash)).collect();
         places.sort_unstable();
@@ -145,7 +146,7 @@ impl<'a> Held<'a> {
             .collect();
         // All are found before any is looked at: the processor then waits for memory once and not for each in turn.
         let locate = |hash: &u128| {
-            let shard = places.binary_search(&shard_of(*hash)).unwrap_or_default();
+            let shard = places.binary_search(&shard_of(*hash)).expect("locked above");
             Located {
                 hash: *hash,
                 shard,

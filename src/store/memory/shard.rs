@@ -54,7 +54,8 @@ impl Shard {
                 .is_some()
     }
 
-    /// About where the counter is, if there is one and it is no log: a hint that does for as long as nothing is added.
+    /// Where the counter is, if there is one and it is no log. A hint: whatever is put in or swept may move it, so who
+    /// goes by it compares the hash that lies there.
     pub(super) fn locate(&self, hash: u128) -> Option<usize> {
         self.counters
             .find_bucket_index(hash as u64, |counter| counter.hash == hash)
@@ -206,10 +207,55 @@ fn seconds(at: Timestamp) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::limit;
     use super::*;
+    use crate::domain::check::{Binding, Charge, OnStoreFailure};
 
     #[test]
     fn a_counter_takes_48_bytes() {
         assert_eq!(size_of::<Counter>(), 48);
+    }
+
+    #[test]
+    fn a_stale_hint_finds_and_changes_no_other_counter() {
+        let limit = limit(Algorithm::FixedWindow, 1000);
+        let now = Timestamp::from_micros(1_000_000_000_000_000);
+        let check = Check {
+            key: b"k",
+            limit: &limit,
+            hits: Hits::Take(1),
+            binding: Binding::Always,
+            charge: Charge::AllOrNothing,
+            on_store_failure: OnStoreFailure::Local,
+        };
+        let mut shard = Shard::default();
+        let write = |shard: &mut Shard, hash: u128, located, hits: u64| {
+            let mut seen = Seen::read(&check, None, now);
+            (0..hits).for_each(|_| seen.take(&check, 1));
+            shard.write(hash, located, &check, &seen, Hits::Take(hits));
+        };
+        let used = |shard: &Shard, hash: u128, located| match shard.read(hash, located, &check, 1, now) {
+            Stored::State(State::Fixed(state)) => Some(state.count),
+            _ => None,
+        };
+        write(&mut shard, 1, None, 7);
+        let hint = shard.locate(1);
+        assert!(hint.is_some());
+        // The table grows, and moves all that is in it, several times.
+        for hash in 2..2_000_u128 {
+            write(&mut shard, hash, None, 3);
+        }
+        assert_eq!(used(&shard, 1, hint), Some(7));
+        write(&mut shard, 1, hint, 8);
+        for anywhere in 0..4_096 {
+            assert_eq!(used(&shard, 1, Some(anywhere)), Some(8));
+        }
+        for hash in 2..2_000_u128 {
+            assert_eq!(used(&shard, hash, hint), Some(3), "{hash}");
+            write(&mut shard, hash, hint, 4);
+            assert_eq!(used(&shard, hash, None), Some(4), "{hash}");
+        }
+        assert_eq!(used(&shard, 1, None), Some(8));
+        assert_eq!(shard.len(), 1_999);
     }
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
 use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use crate::service::rls::LONGEST_CALL;
 
 /// What a caller sees of an answer.
 #[derive(Debug, PartialEq)]
@@ -164,11 +165,24 @@ async fn what_is_no_message_is_refused_as_the_library_does() {
     check(&[], &[&broken[..5], &broken[5..]], "13").await;
     check(&[], &[&[0, 0xff, 0xff, 0xff, 0xff], b"x"], "11").await;
     check(&gzip, &[&compressed], "12").await;
-    assert_eq!(
-        caller.send(&[], &[&twice]).await,
-        caller.send(&[], &[&question, &question]).await
-    );
-    caller.send(&[], &[&question]).await;
+    // Of two messages where one is wanted the first counts.
+    let answered = caller.send(&[], &[&question]).await;
+    assert_eq!(answered.status().0, "0");
+    assert_eq!(caller.send(&[], &[&twice]).await, answered);
+    assert_eq!(caller.send(&[], &[&question, &question]).await, answered);
+    served.stop().await.expect("a good end");
+}
+
+#[tokio::test]
+async fn a_call_that_is_decided_too_late_ends_in_time_in_any_shape() {
+    let served = Served::start(1, None).await;
+    let caller = Caller::connect(served.address).await;
+    let question = question("edge", &["slow"]);
+    let (first, second) = question.split_at(9);
+    for shape in [&[&question[..]][..], &[first, second]] {
+        let seen = caller.send(&[("grpc-timeout", "20m")], shape).await;
+        assert_eq!(seen.status().0, "4", "{seen:?}");
+    }
     served.stop().await.expect("a good end");
 }
 
@@ -177,6 +191,7 @@ async fn a_call_whose_message_never_ends_ends_when_its_caller_would_wait_no_long
     let served = Served::start(1, None).await;
     let caller = Caller::connect(served.address).await;
     let mut requests = caller.requests.clone().ready().await.expect("a connection");
+    let started = Instant::now();
     for sent in [&[][..], &question("edge", &["a"])] {
         let request = Request::builder()
             .method(Method::POST)
@@ -194,5 +209,9 @@ async fn a_call_whose_message_never_ends_ends_when_its_caller_would_wait_no_long
         let answer = answer.await.expect("an answer");
         assert_eq!(answer.headers()["grpc-status"], "4", "{answer:?}");
     }
+    assert!(
+        started.elapsed() < LONGEST_CALL,
+        "not its own time, but the longest"
+    );
     served.stop().await.expect("a good end");
 }
