@@ -114,7 +114,7 @@ impl<'p, 'r> Draft<'p, 'r> {
         let Limits::Held(limits) = found.limits else {
             return Reached::Unlimited(found.rule);
         };
-        let first = self.wanted.len();
+        let mut wanted = SmallVec::new();
         let nameless = self.policy.is_nameless(limits);
         for (place, limit) in limits.iter().enumerate() {
             let counted = found.counted.iter().map(part);
@@ -125,6 +125,7 @@ impl<'p, 'r> Draft<'p, 'r> {
                     self.keys.write(into, self.realm, counted, limit);
                 }
             });
+            wanted.push(self.wanted.len());
             self.wanted.push(Planned {
                 key,
                 rule: found.rule,
@@ -135,7 +136,7 @@ impl<'p, 'r> Draft<'p, 'r> {
                 hits: descriptor.hits.times(found.rule.cost),
             });
         }
-        Reached::Limited(found.rule, (first..self.wanted.len()).collect())
+        Reached::Limited(found.rule, wanted)
     }
 
     /// A request's own limit replaces all those of the rule, and holds where no rule is about the descriptor. Its

@@ -16,7 +16,6 @@ mod part;
 mod tests;
 
 use std::io::Write as _;
-use std::ops::Range;
 
 use ring::hmac;
 
@@ -142,8 +141,8 @@ impl Keys {
             limit,
             name,
         };
-        let tag = writer.write(into, counted.clone(), part::write_plain);
-        if part::need_escape(&into[tag.clone()]) || part::need_escape(&into[tag.end + 1..]) {
+        let from = writer.write(into, counted.clone(), part::write_plain);
+        if part::need_escape(&into[from..]) {
             into.truncate(start);
             writer.write(into, counted, part::write);
         }
@@ -167,13 +166,13 @@ struct Writer<'k> {
 }
 
 impl Writer<'_> {
-    /// Appends a key, its parts as `append` does. Says where what is between the braces is.
+    /// Appends a key, its parts as `append` does. Says where they begin.
     fn write<'a>(
         &self,
         into: &mut Vec<u8>,
         counted: impl Iterator<Item = Part<'a>> + Clone,
         append: impl Fn(&mut Vec<u8>, &[u8]) + Copy,
-    ) -> Range<usize> {
+    ) -> usize {
         into.extend_from_slice(&self.keys.start);
         let start = into.len();
         append(into, self.realm.domain);
@@ -190,7 +189,6 @@ impl Writer<'_> {
                 others += 1;
             }
         }
-        let end = into.len();
         into.push(b'}');
         match self.name {
             Name::OfLimit => append(into, self.limit.name().as_bytes()),
@@ -207,7 +205,7 @@ impl Writer<'_> {
                 self.write_entry(into, part, append);
             }
         }
-        start..end
+        start
     }
 
     fn write_entry(&self, into: &mut Vec<u8>, entry: Part<'_>, append: impl Fn(&mut Vec<u8>, &[u8])) {

@@ -34,9 +34,10 @@ pub(super) fn write_plain(into: &mut Vec<u8>, bytes: &[u8]) {
     into.extend_from_slice(bytes);
 }
 
-/// Whether there is anything in `parts`, written plain, that should have been escaped.
+/// Whether there is anything in `parts`, written plain, that should have been escaped. The brace that closes the tag stands
+/// among them.
 pub(super) fn need_escape(parts: &[u8]) -> bool {
-    memchr::memchr3(b'{', b'}', b'%', parts).is_some()
+    memchr::memchr3_iter(b'{', b'}', b'%', parts).nth(1).is_some()
 }
 
 /// Appends what stands for `bytes` where nobody may read them: `64$<hash>`, which only who knows `secret` can make.
