@@ -75,6 +75,9 @@ pub(super) async fn serve(
         // A gateway bounds by itself how many calls it has under way; one more of them would wait where nobody sees it.
         .max_concurrent_streams(None)
         .max_pending_accept_reset_streams(MOST_GIVEN_UP)
+        // What comes late for calls that have ended counts for as long as the connection lives, and would end it one day
+        // with every other call.
+        .max_local_error_reset_streams(None)
         .serve_connection(TokioIo::new(Accepted::new(stream, counted)), service);
     let mut connection = pin!(connection);
     let goodbye = async {

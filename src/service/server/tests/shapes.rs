@@ -4,6 +4,7 @@
 use http::header::DATE;
 use http::{HeaderMap, Method, Request};
 use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -170,6 +171,96 @@ async fn what_is_no_message_is_refused_as_the_library_does() {
     assert_eq!(answered.status().0, "0");
     assert_eq!(caller.send(&[], &[&twice]).await, answered);
     assert_eq!(caller.send(&[], &[&question, &question]).await, answered);
+    served.stop().await.expect("a good end");
+}
+
+/// A caller that writes frames by itself, as no library would.
+struct Raw(TcpStream);
+
+impl Raw {
+    async fn connect(address: SocketAddr) -> Self {
+        let mut raw = Self(TcpStream::connect(address).await.expect("a connection"));
+        raw.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        raw.write(&Self::frame(SETTINGS, 0, 0, &[])).await;
+        raw
+    }
+
+    async fn write(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.expect("sent");
+    }
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes()[..], payload].concat()
+    }
+
+    /// The kind and the flags of the next frame.
+    async fn read(&mut self) -> (u8, u8) {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await.expect("a frame");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).expect("short")];
+        self.0.read_exact(&mut payload).await.expect("a frame");
+        (head[3], head[4])
+    }
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+#[tokio::test]
+async fn what_comes_late_for_calls_that_have_ended_ends_no_others() {
+    let served = Served::start(1, None).await;
+    let mut raw = Raw::connect(served.address).await;
+    let headers: Vec<u8> = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (
+            ":path",
+            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+        ),
+        (":authority", "x"),
+        ("grpc-timeout", "1m"),
+    ]
+    .into_iter()
+    .flat_map(|(name, value)| {
+        let text = |text: &str| [&[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
+        [vec![0], text(name), text(value)].concat()
+    })
+    .collect();
+    let mut next = 1;
+    for _ in 0..5 {
+        let calls: Vec<u32> = (0..300).map(|call| next + 2 * call).collect();
+        next += 600;
+        for call in &calls {
+            raw.write(&Raw::frame(HEADERS, END_HEADERS, *call, &headers))
+                .await;
+        }
+        let mut ended = 0;
+        while ended < calls.len() {
+            let (kind, flags) = raw.read().await;
+            assert_ne!(kind, GOAWAY);
+            ended += usize::from(kind == HEADERS && flags & END_STREAM != 0);
+        }
+        for call in &calls {
+            raw.write(&Raw::frame(DATA, END_STREAM, *call, &question("edge", &["a"])))
+                .await;
+        }
+    }
+    raw.write(&Raw::frame(PING, 0, 0, &[7; 8])).await;
+    loop {
+        let (kind, _) = raw.read().await;
+        assert_ne!(kind, GOAWAY, "the connection is ended for what came late");
+        if kind == PING {
+            break;
+        }
+    }
+    drop(raw);
     served.stop().await.expect("a good end");
 }
 
