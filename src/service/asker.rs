@@ -11,14 +11,13 @@ use prost::Message;
 use tokio::net::TcpStream;
 
 use super::client::{AskError, read_verdict};
+use super::rls::SHOULD_RATE_LIMIT;
+use super::unary::{self, PREFIX};
 use crate::domain::verdict::Verdict;
 use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use crate::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use crate::proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
-
-/// What stands in front of a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
 
 /// How much a server may send unasked: more than all answers under way.
 const WINDOW: u32 = 1 << 24;
@@ -58,9 +57,7 @@ impl Asker {
         tokio::spawn(driver);
         let head = Request::builder()
             .method(Method::POST)
-            .uri(format!(
-                "http://{address}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-            ))
+            .uri(format!("http://{address}{SHOULD_RATE_LIMIT}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             .body(())
@@ -126,10 +123,11 @@ pub fn question(domain: &str, descriptors: &[Vec<(&str, &str)>]) -> Vec<u8> {
         domain: bytes(domain),
         descriptors: descriptors.collect(),
         hits_addend: 0,
-    }
-    .encode_to_vec();
-    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-    [&[0], &length.to_be_bytes()[..], &message].concat()
+    };
+    unary::framed(|into| {
+        // A vector takes as much as there is.
+        let _ = message.encode(into);
+    })
 }
 
 fn lost(address: SocketAddr, error: &dyn std::error::Error) -> AskError {

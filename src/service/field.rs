@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 /// The name of an HTTP field. Gateways go by it in any case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldName(Name);
@@ -50,15 +48,6 @@ impl FieldName {
 impl fmt::Display for FieldName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl From<FieldName> for Bytes {
-    fn from(name: FieldName) -> Self {
-        match name.0 {
-            Name::Ours(name) => Self::from_static(name.as_bytes()),
-            Name::Chosen(name) => Self::copy_from_slice(name.as_bytes()),
-        }
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) const LONGEST_CALL: Duration = Duration::from_secs(5);
 static GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// Where the method is called.
+pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// What a core answers: `ShouldRateLimit`, and what all cores have in common.
 pub(super) struct Calls<S, C>(Arc<Shared<S, C>>);
@@ -163,10 +164,7 @@ impl<S: Store, C: Clock> RateLimitService for Handler<S, C> {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let deadline = request.extensions().get().map_or_else(
-            || Instant::now() + time_left(request.metadata().as_ref()),
-            |Deadline(deadline)| *deadline,
-        );
+        let Deadline(deadline) = *request.extensions().get().expect("`route` has said when");
         call::answer(&self.0, decode::request(request.get_ref()), deadline)
             .await
             .map(|answer| tonic::Response::new(encode::message(&answer)))

@@ -16,10 +16,10 @@ use hyper::body::Incoming;
 use tonic::Status;
 
 /// What stands in front of a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
+pub(super) const PREFIX: usize = 5;
 
-/// As much as most answers need.
-const USUAL_ANSWER: usize = 1024;
+/// As much as most messages need.
+const USUAL_MESSAGE: usize = 1024;
 
 /// The most that one frame holds. A frame of less than 1 KiB is copied beside others and written with them; a longer one
 /// would cost a system call of its own.
@@ -118,14 +118,19 @@ pub(super) enum Body {
     OfLibrary(tonic::body::Body),
 }
 
-/// The answer of a call that went well, with the message that `write` appends.
-pub(super) fn answer(write: impl FnOnce(&mut Vec<u8>)) -> Response<Body> {
-    let mut framed = Vec::with_capacity(USUAL_ANSWER);
+/// The message that `write` appends, with its prefix.
+pub(super) fn framed(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut framed = Vec::with_capacity(USUAL_MESSAGE);
     framed.extend_from_slice(&[0; PREFIX]);
     write(&mut framed);
     let length = u32::try_from(framed.len() - PREFIX).unwrap_or(u32::MAX);
     framed[1..PREFIX].copy_from_slice(&length.to_be_bytes());
-    let mut response = Response::new(Body::Message(Some(framed.into())));
+    framed
+}
+
+/// The answer of a call that went well, with the message that `write` appends.
+pub(super) fn answer(write: impl FnOnce(&mut Vec<u8>)) -> Response<Body> {
+    let mut response = Response::new(Body::Message(Some(framed(write).into())));
     let grpc = HeaderValue::from_static("application/grpc");
     response.headers_mut().insert(CONTENT_TYPE, grpc);
     response

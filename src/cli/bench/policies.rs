@@ -124,7 +124,6 @@ pub(super) fn hot_limit() -> Result<Limit, LimitError> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::domain::descriptor::Entry;
     use crate::policy::{Limits, PolicySet};

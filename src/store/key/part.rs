@@ -37,7 +37,8 @@ pub(super) fn write_plain(into: &mut Vec<u8>, bytes: &[u8]) {
 /// Whether there is anything in `parts`, written plain, that should have been escaped. The brace that closes the tag stands
 /// among them.
 pub(super) fn need_escape(parts: &[u8]) -> bool {
-    memchr::memchr3_iter(b'{', b'}', b'%', parts).nth(1).is_some()
+    let [open, close, escape] = SPECIAL;
+    memchr::memchr3_iter(open, close, escape, parts).nth(1).is_some()
 }
 
 /// Appends what stands for `bytes` where nobody may read them: `64$<hash>`, which only who knows `secret` can make.
@@ -66,8 +67,11 @@ pub(super) fn first(parts: &[u8]) -> Option<&[u8]> {
     parts.get(..digits + 1 + length)
 }
 
-const fn is_special(byte: u8) -> bool {
-    matches!(byte, b'{' | b'}' | b'%')
+/// What would be taken for the edge of a tag, and what escapes it.
+const SPECIAL: [u8; 3] = [b'{', b'}', b'%'];
+
+fn is_special(byte: u8) -> bool {
+    SPECIAL.contains(&byte)
 }
 
 /// Appends `bytes` without a brace in them.

@@ -7,10 +7,9 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use crate::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor;
-use crate::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use crate::service::rls::LONGEST_CALL;
+use crate::proto::envoy::service::ratelimit::v3::RateLimitResponse;
+use crate::service::asker;
+use crate::service::rls::{LONGEST_CALL, SHOULD_RATE_LIMIT};
 
 /// What a caller sees of an answer.
 #[derive(Debug, PartialEq)]
@@ -50,10 +49,7 @@ impl Caller {
     /// Sends `frames`, the last of which ends the call.
     async fn send(&self, headers: &[(&'static str, &'static str)], frames: &[&[u8]]) -> Seen {
         let mut requests = self.requests.clone().ready().await.expect("a connection");
-        let uri = format!(
-            "http://{}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
-            self.address
-        );
+        let uri = format!("http://{}{SHOULD_RATE_LIMIT}", self.address);
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(uri)
@@ -92,19 +88,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 fn question(domain: &str, clients: &[&str]) -> Vec<u8> {
-    let descriptors = clients.iter().map(|client| RateLimitDescriptor {
-        entries: vec![rate_limit_descriptor::Entry {
-            key: Bytes::from_static(b"client"),
-            value: Bytes::copy_from_slice(client.as_bytes()),
-        }],
-        ..RateLimitDescriptor::default()
-    });
-    let request = RateLimitRequest {
-        domain: Bytes::copy_from_slice(domain.as_bytes()),
-        descriptors: descriptors.collect(),
-        hits_addend: 0,
-    };
-    framed(&request.encode_to_vec())
+    let descriptors: Vec<_> = clients.iter().map(|client| vec![("client", *client)]).collect();
+    asker::question(domain, &descriptors)
 }
 
 #[tokio::test]
@@ -220,10 +205,7 @@ async fn what_comes_late_for_calls_that_have_ended_ends_no_others() {
     let headers: Vec<u8> = [
         (":method", "POST"),
         (":scheme", "http"),
-        (
-            ":path",
-            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
-        ),
+        (":path", SHOULD_RATE_LIMIT),
         (":authority", "x"),
         ("grpc-timeout", "1m"),
     ]
@@ -286,10 +268,7 @@ async fn a_call_whose_message_never_ends_ends_when_its_caller_would_wait_no_long
     for sent in [&[][..], &question("edge", &["a"])] {
         let request = Request::builder()
             .method(Method::POST)
-            .uri(format!(
-                "http://{}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
-                served.address
-            ))
+            .uri(format!("http://{}{SHOULD_RATE_LIMIT}", served.address))
             .header("grpc-timeout", "50m")
             .body(())
             .expect("a request");
